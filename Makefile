@@ -1,0 +1,42 @@
+# Every target is one line that calls a module; `make` alone lists them.
+PYTHON ?= python3
+RECIPE ?= resnet50
+WEIGHTS ?= pretrained
+IMAGE ?=
+ARGS ?=
+run := .venv/bin/python -m
+serve_repository := $(if $(filter resnet50,$(RECIPE)),model_repository,build/$(RECIPE)/model_repository)
+
+.PHONY: help demo test setup export repository serve classify lint clean debian-packages
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: setup ## Set up, export, serve and classify three photos, then stop everything
+	@$(run) server.demo
+
+test: ## Set up, then prove it: all tests, through the real server
+	@$(PYTHON) -m server.setup --dev && $(run) pytest $(ARGS)
+
+setup: ## Make .venv with pinned dependencies (PYTHON=python3.12 picks the Python)
+	@$(PYTHON) -m server.setup
+
+export: setup ## Write build/RECIPE/model.onnx (RECIPE=resnet50 WEIGHTS=pretrained|random|FILE)
+	@$(run) export model --recipe $(RECIPE) --weights $(WEIGHTS)
+
+repository: setup ## Fill the version folders of the model repository from the export
+	@$(run) export repository --recipe $(RECIPE)
+
+serve: repository ## Serve until Ctrl-C (ARGS='--http-port 9000' for other ports; python -m server --help)
+	@exec $(run) server --model-repository $(serve_repository) $(ARGS)
+
+classify: setup ## Classify a photo with the running server (IMAGE=photo.jpg)
+	@$(run) client classify $(IMAGE) $(ARGS)
+
+lint: ## Check style and types
+	@$(PYTHON) -m server.setup --dev && .venv/bin/ruff check . && .venv/bin/ruff format --check . && $(run) mypy
+
+clean: ## Remove .venv, build/ and the version folders
+	rm -rf .venv build model_repository/*/1
+
+debian-packages: ## Install the Debian packages that some tests need (as root)
+	apt-get update -qq && apt-get install -y --no-install-recommends curl

@@ -1,0 +1,17 @@
+"""Folders that an export writes to."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import ExportError
+
+
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Make `folder`, and turn the system's refusal to write there into an ExportError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise ExportError(f"{folder}: expected a folder that can be written to, got: {error.strerror}") from error

@@ -1,0 +1,87 @@
+"""Reading weights into an architecture: a checkpoint file, the pretrained ones, or random."""
+
+import io
+import lzma
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors.torch
+import torch
+
+from .errors import ExportError
+from .pretrained import sha256
+from .recipes import Recipe
+
+SUFFIXES = (".pth", ".pt", ".pth.xz", ".safetensors")
+
+
+@dataclass(frozen=True)
+class LoadedNetwork:
+    """A network in eval mode, and where its weights are from."""
+
+    module: torch.nn.Module
+    source: str  # "pretrained", "random, seed 0" or a file's name
+    sha256: str | None  # of the file; None for random weights
+
+    @property
+    def is_random(self) -> bool:
+        return self.sha256 is None
+
+
+def load_network(recipe: Recipe, weights: str, seed: int) -> LoadedNetwork:
+    """Build the recipe's architecture with `weights`: "pretrained", "random" (from `seed`) or a file's path.
+
+    Raises ExportError where the file is missing, is no checkpoint, or belongs to another architecture.
+    """
+    torch.manual_seed(seed)
+    module = recipe.build().eval()
+    if weights == "random":
+        return LoadedNetwork(module, f"random, seed {seed}", None)
+    path = recipe.pretrained.fetch() if weights == "pretrained" else Path(weights)
+    fit_state_dict(module, read_state_dict(path), f"weights {path.name}", recipe.name)
+    return LoadedNetwork(module, "pretrained" if weights == "pretrained" else path.name, sha256(path))
+
+
+def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
+    """Read .pth, .pt, .pth.xz or .safetensors; never runs code that a pickle carries."""
+    if not path.is_file():
+        raise ExportError(f"weights: expected pretrained, random or a file ({', '.join(SUFFIXES)}), got no file {path}")
+    if not path.name.endswith(SUFFIXES):
+        raise ExportError(f"weights: expected a file that ends in {', '.join(SUFFIXES)}, got {path.name}")
+    try:
+        if path.suffix == ".safetensors":
+            return safetensors.torch.load_file(path)
+        content = io.BytesIO(lzma.decompress(path.read_bytes())) if path.suffix == ".xz" else path
+        state_dict = torch.load(content, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ExportError(
+            f"weights {path.name}: expected a state_dict of tensors, got a pickle with other objects, which could run "
+            "code: save it with torch.save(model.state_dict(), FILE)"
+        ) from error
+    except (OSError, EOFError, RuntimeError, ValueError, lzma.LZMAError, safetensors.SafetensorError) as error:
+        raise ExportError(f"weights {path.name}: expected a readable checkpoint, got a damaged or other file") from error
+    if not isinstance(state_dict, dict) or not all(isinstance(value, torch.Tensor) for value in state_dict.values()):
+        found = sorted(state_dict)[:5] if isinstance(state_dict, dict) else type(state_dict).__name__
+        raise ExportError(
+            f"weights {path.name}: expected a state_dict, names to tensors, got {found}: "
+            "save it with torch.save(model.state_dict(), FILE)"
+        )
+    return state_dict
+
+
+def fit_state_dict(module: torch.nn.Module, state_dict: dict[str, torch.Tensor], what: str, architecture: str) -> None:
+    """Load every tensor, and none left over; raise ExportError that names the first that do not fit."""
+    own = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    given = {name: tuple(value.shape) for name, value in state_dict.items()}
+    missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in given if name not in own]
+    reshaped = [f"{name} {given[name]} for {own[name]}" for name in own if name in given and given[name] != own[name]]
+    if missing or unexpected or reshaped:
+        details = [
+            f"{len(names)} {kind} ({', '.join(names[:2])}{', ...' if len(names) > 2 else ''})"
+            for kind, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", reshaped))
+            if names
+        ]
+        raise ExportError(f"{what}: expected the tensors of {architecture}, got another network's: {'; '.join(details)}")
+    module.load_state_dict(state_dict, strict=False)  # strictly compared above; old checkpoints lack the batch counter

@@ -1,0 +1,27 @@
+"""From logits to ranked classes."""
+
+import numpy as np
+import numpy.typing as npt
+
+
+def softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Turn finite float32 (N, classes) logits into probabilities of the same shape: exp(x) / sum(exp(x)), row by row.
+
+    The row's maximum is subtracted first, which changes nothing but keeps exp() from overflowing.
+    """
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exponentials / exponentials.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def rank(
+    scores: npt.NDArray[np.float32], top_k: int, threshold: float
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Find the `top_k` classes of float32 (N, classes) scores, the highest first, equal scores by class id.
+
+    Returns class_id int32 (N, top_k) and score float32 (N, top_k); -1 and 0 stand where a score is below `threshold`.
+    """
+    class_id = np.argsort(-scores, axis=1, kind="stable")[:, :top_k].astype(np.int32)
+    score = np.take_along_axis(scores, class_id, axis=1)
+    below = score < np.float32(threshold)
+    class_id[below], score[below] = -1, 0
+    return class_id, score

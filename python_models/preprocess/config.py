@@ -1,0 +1,56 @@
+"""The settings of `preprocess`, read from config.pbtxt."""
+
+import json
+from dataclasses import dataclass, fields
+
+# Keys of `parameters` that Triton's Python backend reads itself.
+TRITONS_OWN_KEYS = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreprocessConfig:
+    """The `parameters` of config.pbtxt, parsed and checked once, when Triton loads the model."""
+
+    resize_size: int  # pixels, shorter side
+    crop_size: int  # pixels, both sides
+    interpolation: str  # "bilinear" or "bicubic", both antialiased
+    mean: list[float]  # R, G, B on the [0, 1] scale
+    std: list[float]  # R, G, B on the [0, 1] scale
+    max_image_bytes: int  # of one encoded file
+    max_image_pixels: int  # width x height of one decoded image
+
+    def __post_init__(self) -> None:
+        for name in ("resize_size", "crop_size", "max_image_bytes", "max_image_pixels"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ValueError(f"config.pbtxt {name}: expected a positive integer, got {value!r}")
+        if self.crop_size > self.resize_size:
+            raise ValueError(
+                f"config.pbtxt crop_size: expected at most resize_size {self.resize_size}, got {self.crop_size}"
+            )
+        if self.interpolation not in ("bilinear", "bicubic"):
+            raise ValueError(f"config.pbtxt interpolation: expected bilinear or bicubic, got {self.interpolation!r}")
+        for name in ("mean", "std"):
+            values = getattr(self, name)
+            if not isinstance(values, list) or len(values) != 3 or not all(type(v) in (int, float) for v in values):
+                raise ValueError(f"config.pbtxt {name}: expected three numbers for R, G, B, got {values!r}")
+        if min(self.std) <= 0:
+            raise ValueError(f"config.pbtxt std: expected three numbers above 0, got {self.std!r}")
+
+    @classmethod
+    def from_model_config(cls, text: str) -> "PreprocessConfig":
+        """Read the model configuration as Triton hands it over: JSON, every parameter a string that holds JSON."""
+        entries = json.loads(text).get("parameters", {}).items()
+        ours = {key: entry["string_value"] for key, entry in entries if key not in TRITONS_OWN_KEYS}
+        wanted = {field.name for field in fields(cls)}
+        if ours.keys() != wanted:
+            missing, unknown = sorted(wanted - ours.keys()), sorted(ours.keys() - wanted)
+            raise ValueError(f"config.pbtxt parameters: missing {missing}, unknown {unknown}")
+        return cls(**{key: _parse(key, value) for key, value in ours.items()})
+
+
+def _parse(key: str, value: str) -> object:
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(f'config.pbtxt {key}: expected JSON such as 256 or [0.5, 0.5, 0.5] or "bilinear", got {value!r}') from error

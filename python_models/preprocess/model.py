@@ -1,0 +1,64 @@
+"""Triton glue for `preprocess` and `preprocess_frames`: requests in, responses out.
+
+The one input tells the two apart: `raw_image`, the bytes of a file, is decoded (decode.py); `frame` already is RGB.
+What happens to the pixels is in transforms.py, the settings in config.py.
+"""
+
+import json
+import traceback
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import triton_python_backend_utils as pb_utils
+
+from .config import PreprocessConfig
+from .decode import InvalidImageError, decode
+from .transforms import normalization_table, normalize, resize_and_center_crop
+
+
+class TritonPythonModel:
+    def initialize(self, args: dict[str, str]) -> None:
+        self.input_name: str = json.loads(args["model_config"])["input"][0]["name"]
+        self.config = PreprocessConfig.from_model_config(args["model_config"])
+        self.table = normalization_table(self.config.mean, self.config.std)
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        return [self._respond(request) for request in requests]  # one response per request, in order
+
+    def _respond(self, request: Any) -> Any:
+        try:
+            images = pb_utils.get_input_tensor_by_name(request, self.input_name).as_numpy()
+            normalized, errors = self._preprocess(images)
+        except Exception:  # what leaves execute() would fail every request of the batch, not only this one
+            pb_utils.Logger.log_error(traceback.format_exc())
+            return _failed("preprocess: internal: expected no failure, got one that the server's log shows", pb_utils.TritonError.INTERNAL)
+        if errors.all():  # nothing to classify: the request itself is at fault
+            return _failed(errors[0, 0].decode(), pb_utils.TritonError.INVALID_ARG)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("normalized", normalized), pb_utils.Tensor("error", errors)])
+
+    def _preprocess(self, images: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.object_]]:
+        """Files (N, longest) or frames (N, H, W, 3) to normalized (N, 3, crop, crop) and error (N, 1)."""
+        normalized = np.zeros((len(images), 3, self.config.crop_size, self.config.crop_size), np.float32)
+        errors = np.full((len(images), 1), b"", dtype=object)
+        for row, image in enumerate(images):
+            try:
+                self._to_model_input(image, normalized[row])
+            except InvalidImageError as error:  # the caller's fault: its own row only, never a neighbour's
+                errors[row, 0] = f"preprocess: {error}".encode()
+        return normalized, errors
+
+    def _to_model_input(self, image: npt.NDArray[np.uint8], out: npt.NDArray[np.float32]) -> None:
+        config = self.config
+        if self.input_name == "raw_image":
+            image = decode(image, max_image_bytes=config.max_image_bytes, max_image_pixels=config.max_image_pixels)
+        elif image.size == 0:
+            raise InvalidImageError(f"empty: expected a frame of at least 1 x 1 pixel, got shape {list(image.shape)}")
+        cropped = resize_and_center_crop(
+            image, resize_size=config.resize_size, crop_size=config.crop_size, interpolation=config.interpolation
+        )
+        normalize(cropped, self.table, out)
+
+
+def _failed(message: str, code: int) -> Any:
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, code))

@@ -1,0 +1,1 @@
+"""Finds a tritonserver, checks the machine, starts it and watches it."""

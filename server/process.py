@@ -1,0 +1,200 @@
+"""One tritonserver: started, waited for, stopped, with nothing left behind."""
+
+import ctypes
+import http.client
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from .checks import find_problems
+from .errors import ServerError
+from .installation import Installation, backend_directory, find_installation
+from .options import ServerOptions
+
+STACK_BYTES = 256 << 20  # an HTTP body that arrives in many pieces overflows the usual 8 MB and kills the server
+DRAIN_TIMEOUT_S = 7  # for requests in flight, when the server is told to stop
+STOP_TIMEOUT_S = 9.5  # then it is killed
+POLL_S = 0.05
+
+
+class TritonServer:
+    """A running tritonserver; as a context manager it is stopped on the way out.
+
+    Raises ServerError, with every problem and its cure, where the machine or the repository is not fit.
+    """
+
+    def __init__(self, options: ServerOptions, tritonserver: Path | None = None) -> None:
+        self.options = options
+        self.installation = find_installation(tritonserver)
+        problems = find_problems(options, self.installation)
+        if problems:
+            raise ServerError("\n".join(problems))
+        self._folder = Path(tempfile.mkdtemp(prefix="triton-backends-"))
+        # Names that tell this server's shared memory from another's, so that it can be removed after a kill.
+        self._shared_memory_prefix = self._folder.name
+        self._log: IO[bytes] | None = None
+        self._stop_asked_at: float | None = None
+        try:
+            self.process = self._start(backend_directory(self.installation, self._folder))
+        except BaseException:
+            self._remove_files()
+            raise
+
+    def _start(self, backends: Path) -> "subprocess.Popen[bytes]":
+        if self.options.log is not None:
+            self.options.log.parent.mkdir(parents=True, exist_ok=True)
+            self._log = self.options.log.open("wb")
+        return subprocess.Popen(
+            command_line(self.options, self.installation, backends, self._shared_memory_prefix),
+            env=self.installation.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,  # Ctrl-C reaches only us, and the stubs can be found by their group
+            preexec_fn=_prepare_child,
+        )
+
+    def __enter__(self) -> "TritonServer":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def wait_until_ready(self) -> None:
+        """Return once every model of the repository is ready.
+
+        Raises ServerError with the model's own message where one fails to load, where Triton ends, or after
+        `ready_timeout_s`; returns early where a stop was asked for.
+        """
+        deadline = time.monotonic() + self.options.ready_timeout_s
+        while self._stop_asked_at is None:
+            if self.process.poll() is not None:
+                raise ServerError(f"Triton ended before it was ready, with exit status {self.exit_status}{self._log_hint()}")
+            if self._is_live():
+                self._check_models()
+                return
+            if time.monotonic() > deadline:
+                raise ServerError(
+                    f"Triton: expected it to be ready within {self.options.ready_timeout_s:g} s, it was not"
+                    f"{self._log_hint()}: give --ready-timeout-s more where the machine is slow"
+                )
+            time.sleep(POLL_S)
+
+    def _is_live(self) -> bool:
+        try:
+            status, _ = self._ask("GET", "/v2/health/live")
+        except OSError:
+            return False
+        return status == 200
+
+    def _check_models(self) -> None:
+        """Triton opens its ports when all models are loaded or have failed; the index has their reasons."""
+        _, models = self._ask("POST", "/v2/repository/index")
+        failed = {model["name"]: model.get("reason", "not loaded") for model in models if model.get("state") != "READY"}
+        # An ensemble fails with any of its steps: that step's own message is the one to read.
+        ensembles = {name for name in failed if not (self.options.repository / name / "1").is_dir() or not any((self.options.repository / name / "1").iterdir())}
+        causes = {name: reason for name, reason in failed.items() if name not in ensembles} or failed
+        if causes:
+            raise ServerError("\n".join(f"model {name} cannot be loaded: {reason}" for name, reason in causes.items()))
+
+    def _ask(self, method: str, path: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection(self.options.client_host, self.options.http_port, timeout=10)
+        try:
+            connection.request(method, path)
+            reply = connection.getresponse()
+            body = reply.read()
+            return reply.status, json.loads(body) if body else None
+        finally:
+            connection.close()
+
+    def _log_hint(self) -> str:
+        return "" if self.options.log is None else f"; its log is {self.options.log}"
+
+    def ask_to_stop(self, signal_number: int = signal.SIGTERM) -> None:
+        """Pass a signal on to Triton, which then drains its requests and ends; `wait` bounds the time it takes."""
+        if self._stop_asked_at is None:
+            self._stop_asked_at = time.monotonic()
+        if self.process.poll() is None:
+            self.process.send_signal(signal_number)
+
+    @property
+    def stop_was_asked(self) -> bool:
+        return self._stop_asked_at is not None
+
+    def wait(self) -> int:
+        """Wait for Triton's end, clean up after it, and return its exit status (128 + n where signal n killed it)."""
+        while True:
+            try:
+                self.process.wait(timeout=POLL_S)
+                break
+            except subprocess.TimeoutExpired:
+                if self._stop_asked_at is not None and time.monotonic() - self._stop_asked_at > STOP_TIMEOUT_S:
+                    self.process.kill()
+        self._end_stubs()
+        self._remove_files()
+        return self.exit_status
+
+    def stop(self) -> int:
+        """Stop Triton, within 10 s, and leave no process and no shared memory behind."""
+        self.ask_to_stop()
+        return self.wait()
+
+    @property
+    def exit_status(self) -> int:
+        code: int = self.process.returncode
+        return 128 - code if code < 0 else code
+
+    def _end_stubs(self) -> None:
+        """Every stub is in the group that Triton led: end those that outlived it."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def _remove_files(self) -> None:
+        for leftover in Path("/dev/shm").glob(f"{self._shared_memory_prefix}*"):
+            leftover.unlink(missing_ok=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._log is not None:
+            self._log.close()
+
+
+def command_line(options: ServerOptions, installation: Installation, backends: Path, shared_memory_prefix: str) -> list[str]:
+    """Everything is loaded at the start, and models can be loaded and unloaded later (explicit model control)."""
+    command = [
+        str(installation.tritonserver),
+        f"--model-repository={options.repository}",
+        f"--backend-directory={backends}",
+        "--model-control-mode=explicit",
+        "--load-model=*",
+        "--exit-on-error=false",  # so that a model's own load error can be asked for, and shown
+        f"--exit-timeout-secs={DRAIN_TIMEOUT_S}",
+        f"--http-address={options.host}",
+        f"--http-port={options.http_port}",
+        f"--grpc-address={options.host}",
+        f"--grpc-port={options.grpc_port}",
+        f"--metrics-address={options.host}",
+        f"--metrics-port={options.metrics_port}",
+        f"--backend-config=python,shm-region-prefix-name={shared_memory_prefix}",
+        "--log-info=false",
+    ]
+    if not Path("/dev/nvidiactl").exists():  # no driver: the GPU metrics would only complain
+        command.append("--allow-gpu-metrics=false")
+    return [*command, *options.triton_arguments]
+
+
+def _prepare_child() -> None:
+    """Between fork and exec: a larger stack, and an end with us even where we are killed."""
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
