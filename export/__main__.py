@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             write_repository(recipe, exported, repository)
             print(f"wrote {shown(repository)}: the model repository of recipe {recipe.name}")
     except UnreachableHostError as error:
-        print(f"{error}\nGive a file of weights instead (WEIGHTS=FILE), or WEIGHTS=random.", file=sys.stderr)
+        print(f"{error} (--weights FILE or random needs no host)", file=sys.stderr)
         return EXIT_UNREACHABLE
     except ExportError as error:
         print(error, file=sys.stderr)
@@ -55,7 +55,10 @@ def parser() -> argparse.ArgumentParser:
         "model", parents=[common], help="write model.onnx, labels.txt and manifest.json, checked against torch"
     )
     model.add_argument(
-        "--weights", default="pretrained", metavar="W", help="pretrained, random, or a .pth, .pth.xz or .safetensors file"
+        "--weights",
+        default="pretrained",
+        metavar="W",
+        help="pretrained, random, or a .pth, .pth.xz or .safetensors file",
     )
     model.add_argument("--seed", type=int, default=0, help="of random weights (default: %(default)s)")
     model.add_argument("--repository", type=Path, metavar="DIR", help="also write a complete model repository there")

@@ -1,7 +1,6 @@
 """What an export leaves in a folder: model.onnx, labels.txt, manifest.json."""
 
 import json
-import os
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +32,7 @@ def export_model(recipe: Recipe, weights: str, seed: int, folder: Path) -> dict[
         manifest = describe(recipe, network, new / "model.onnx", difference)
         (new / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
         for file in FILES:
-            os.replace(new / file, folder / file)
+            (new / file).replace(folder / file)
     return manifest
 
 

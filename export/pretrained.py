@@ -71,7 +71,9 @@ class Download:
                     out.write(chunk)
                     progress.advance(task, len(chunk))
         except (OSError, http.client.HTTPException) as error:
-            raise UnreachableHostError(f"weights: the connection to {host} broke: {error}: run the command again") from error
+            raise UnreachableHostError(
+                f"weights: the connection to {host} broke: {error}: run the command again"
+            ) from error
 
     def _check_hash(self, path: Path) -> None:
         actual = sha256(path)

@@ -46,7 +46,9 @@ def write_repository(recipe: Recipe, exported: Path, repository: Path) -> None:
 def check_export(recipe: Recipe, exported: Path) -> None:
     manifest = exported / "manifest.json"
     if not manifest.is_file():
-        raise ExportError(f"{exported}: expected an export of {recipe.name}, got none: run `make export RECIPE={recipe.name}`")
+        raise ExportError(
+            f"{exported}: expected an export of {recipe.name}, got none: run `make export RECIPE={recipe.name}`"
+        )
     exported_recipe = json.loads(manifest.read_text("utf-8"))["recipe"]
     if exported_recipe != recipe.name:
         raise ExportError(f"{exported}: expected an export of {recipe.name}, got one of {exported_recipe}")

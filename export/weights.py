@@ -60,7 +60,9 @@ def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
             "code: save it with torch.save(model.state_dict(), FILE)"
         ) from error
     except (OSError, EOFError, RuntimeError, ValueError, lzma.LZMAError, safetensors.SafetensorError) as error:
-        raise ExportError(f"weights {path.name}: expected a readable checkpoint, got a damaged or other file") from error
+        raise ExportError(
+            f"weights {path.name}: expected a readable checkpoint, got a damaged or other file"
+        ) from error
     if not isinstance(state_dict, dict) or not all(isinstance(value, torch.Tensor) for value in state_dict.values()):
         found = sorted(state_dict)[:5] if isinstance(state_dict, dict) else type(state_dict).__name__
         raise ExportError(
@@ -83,5 +85,7 @@ def fit_state_dict(module: torch.nn.Module, state_dict: dict[str, torch.Tensor],
             for kind, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", reshaped))
             if names
         ]
-        raise ExportError(f"{what}: expected the tensors of {architecture}, got another network's: {'; '.join(details)}")
+        raise ExportError(
+            f"{what}: expected the tensors of {architecture}, got another network's: {'; '.join(details)}"
+        )
     module.load_state_dict(state_dict, strict=False)  # strictly compared above; old checkpoints lack the batch counter

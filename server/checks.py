@@ -6,7 +6,6 @@ Each check returns the problems it found, none where all is well; all of them ar
 import importlib.metadata
 import os
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from .installation import Installation, python_version
-from .options import ServerOptions
+from .options import ServerOptions, port_is_free
 
 MIN_SHARED_MEMORY_BYTES = 128 << 20
 SHARED_MEMORY = Path("/dev/shm")
@@ -49,7 +48,10 @@ def check_numpy(installation: Installation) -> list[str]:
 def check_stub(installation: Installation) -> list[str]:
     """Start the process that runs Python models once, without arguments: it must get as far as asking for them."""
     if not installation.stub.is_file():
-        return [f"Python backend: expected a stub for Python {python_version()}, got none at {installation.stub}: use Python 3.11 or 3.12"]
+        return [
+            f"Python backend: expected a stub for Python {python_version()}, got none at {installation.stub}: "
+            "use Python 3.11 or 3.12"
+        ]
     try:
         outcome = subprocess.run(
             [installation.stub], env=installation.environment(), capture_output=True, text=True, timeout=30
@@ -60,8 +62,8 @@ def check_stub(installation: Installation) -> list[str]:
         return []
     version = python_version()
     return [
-        f"libpython: expected libpython{version}.so.1.0 for the Python backend, got: {outcome.stderr.strip()}: install it "
-        f"(Debian, Ubuntu: apt-get install libpython{version}; pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install {version})"
+        f"libpython: expected libpython{version}.so.1.0 for the Python backend, got: {outcome.stderr.strip()}: "
+        f"apt-get install libpython{version}, or PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install {version}"
     ]
 
 
@@ -75,16 +77,6 @@ def check_ports(options: ServerOptions) -> list[str]:
                 f"(`ss -ltnp 'sport = :{port}'` shows it), or give --{name}-port another number"
             )
     return problems
-
-
-def port_is_free(host: str, port: int) -> bool:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Triton: a port just closed is free
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True
 
 
 def check_shared_memory() -> list[str]:
@@ -102,15 +94,17 @@ def check_shared_memory() -> list[str]:
 
 def check_repository(repository: Path) -> list[str]:
     """Every model must have a config.pbtxt that parses, a version folder, and its file in it."""
-    configs = sorted(repository.glob("*/config.pbtxt"))
-    if not configs:
-        return [f"model repository: expected folders with a config.pbtxt in {repository}, got none: run `make repository`"]
-    return [problem for config in configs for problem in check_model(config)]
+    paths = sorted(repository.glob("*/config.pbtxt"))
+    if not paths:
+        return [
+            f"model repository: expected folders with a config.pbtxt in {repository}, got none: run `make repository`"
+        ]
+    return [problem for path in paths for problem in check_model(path)]
 
 
 def check_model(path: Path) -> list[str]:
     try:
-        config = text_format.Parse(path.read_text("utf-8"), ModelConfig())
+        config = read_config(path)
     except (text_format.ParseError, UnicodeDecodeError) as error:
         return [f"{path}: expected a Triton model configuration, got: {error}"]
     versions = [folder for folder in path.parent.iterdir() if folder.is_dir() and folder.name.isdigit()]
@@ -124,3 +118,8 @@ def check_model(path: Path) -> list[str]:
         for folder in versions
         if not (folder / file).exists()
     ]
+
+
+def read_config(path: Path) -> ModelConfig:
+    """Parse a config.pbtxt with Triton's own protobuf; raises text_format.ParseError."""
+    return text_format.Parse(path.read_text("utf-8"), ModelConfig())

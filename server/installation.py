@@ -79,8 +79,8 @@ def find_installation(tritonserver: Path | None = None) -> Installation:
         if in_wheel.is_file():
             return Installation(in_wheel)
     raise ServerError(
-        f"tritonserver: expected one at {CONTAINER_TRITONSERVER}, in the package nvidia-pytriton, or --tritonserver PATH, "
-        "got none: run `make setup`"
+        f"tritonserver: expected one at {CONTAINER_TRITONSERVER}, in the package nvidia-pytriton, or by --tritonserver "
+        "PATH, got none: run `make setup`"
     )
 
 

@@ -1,5 +1,6 @@
 """One tritonserver: started, waited for, stopped, with nothing left behind."""
 
+import contextlib
 import ctypes
 import http.client
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from .checks import find_problems
+from .checks import find_problems, read_config
 from .errors import ServerError
 from .installation import Installation, backend_directory, find_installation
 from .options import ServerOptions
@@ -41,7 +42,6 @@ class TritonServer:
         # Names that tell this server's shared memory from another's, so that it can be removed after a kill.
         self._shared_memory_prefix = self._folder.name
         self._log: IO[bytes] | None = None
-        self._stop_asked_at: float | None = None
         try:
             self.process = self._start(backend_directory(self.installation, self._folder))
         except BaseException:
@@ -65,28 +65,28 @@ class TritonServer:
     def __enter__(self) -> "TritonServer":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def wait_until_ready(self) -> None:
         """Return once every model of the repository is ready.
 
         Raises ServerError with the model's own message where one fails to load, where Triton ends, or after
-        `ready_timeout_s`; returns early where a stop was asked for.
+        `ready_timeout_s`.
         """
         deadline = time.monotonic() + self.options.ready_timeout_s
-        while self._stop_asked_at is None:
+        while not self._is_live():
             if self.process.poll() is not None:
-                raise ServerError(f"Triton ended before it was ready, with exit status {self.exit_status}{self._log_hint()}")
-            if self._is_live():
-                self._check_models()
-                return
+                raise ServerError(f"Triton ended with status {self.exit_status} before it was ready{self._log_hint()}")
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"Triton: expected it to be ready within {self.options.ready_timeout_s:g} s, it was not"
                     f"{self._log_hint()}: give --ready-timeout-s more where the machine is slow"
                 )
             time.sleep(POLL_S)
+        self._check_models()
 
     def _is_live(self) -> bool:
         try:
@@ -100,10 +100,13 @@ class TritonServer:
         _, models = self._ask("POST", "/v2/repository/index")
         failed = {model["name"]: model.get("reason", "not loaded") for model in models if model.get("state") != "READY"}
         # An ensemble fails with any of its steps: that step's own message is the one to read.
-        ensembles = {name for name in failed if not (self.options.repository / name / "1").is_dir() or not any((self.options.repository / name / "1").iterdir())}
-        causes = {name: reason for name, reason in failed.items() if name not in ensembles} or failed
+        causes = {name: reason for name, reason in failed.items() if not self._is_ensemble(name)} or failed
         if causes:
             raise ServerError("\n".join(f"model {name} cannot be loaded: {reason}" for name, reason in causes.items()))
+
+    def _is_ensemble(self, model: str) -> bool:
+        path = self.options.repository / model / "config.pbtxt"
+        return path.is_file() and read_config(path).platform == "ensemble"
 
     def _ask(self, method: str, path: str) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(self.options.client_host, self.options.http_port, timeout=10)
@@ -118,34 +121,26 @@ class TritonServer:
     def _log_hint(self) -> str:
         return "" if self.options.log is None else f"; its log is {self.options.log}"
 
-    def ask_to_stop(self, signal_number: int = signal.SIGTERM) -> None:
-        """Pass a signal on to Triton, which then drains its requests and ends; `wait` bounds the time it takes."""
-        if self._stop_asked_at is None:
-            self._stop_asked_at = time.monotonic()
+    def wait(self) -> int:
+        """Wait for Triton's end and return its exit status (128 + n where signal n killed it)."""
+        self.process.wait()
+        return self.exit_status
+
+    def stop(self, signal_number: int = signal.SIGTERM) -> int:
+        """Have Triton finish its requests and end, within 10 s, leave no process and no shared memory behind.
+
+        Returns its exit status; does nothing where it has been stopped before.
+        """
         if self.process.poll() is None:
             self.process.send_signal(signal_number)
-
-    @property
-    def stop_was_asked(self) -> bool:
-        return self._stop_asked_at is not None
-
-    def wait(self) -> int:
-        """Wait for Triton's end, clean up after it, and return its exit status (128 + n where signal n killed it)."""
-        while True:
             try:
-                self.process.wait(timeout=POLL_S)
-                break
+                self.process.wait(timeout=STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                if self._stop_asked_at is not None and time.monotonic() - self._stop_asked_at > STOP_TIMEOUT_S:
-                    self.process.kill()
+                self.process.kill()
+                self.process.wait()
         self._end_stubs()
         self._remove_files()
         return self.exit_status
-
-    def stop(self) -> int:
-        """Stop Triton, within 10 s, and leave no process and no shared memory behind."""
-        self.ask_to_stop()
-        return self.wait()
 
     @property
     def exit_status(self) -> int:
@@ -154,10 +149,8 @@ class TritonServer:
 
     def _end_stubs(self) -> None:
         """Every stub is in the group that Triton led: end those that outlived it."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     def _remove_files(self) -> None:
         for leftover in Path("/dev/shm").glob(f"{self._shared_memory_prefix}*"):
@@ -167,7 +160,9 @@ class TritonServer:
             self._log.close()
 
 
-def command_line(options: ServerOptions, installation: Installation, backends: Path, shared_memory_prefix: str) -> list[str]:
+def command_line(
+    options: ServerOptions, installation: Installation, backends: Path, shared_memory_prefix: str
+) -> list[str]:
     """Everything is loaded at the start, and models can be loaded and unloaded later (explicit model control)."""
     command = [
         str(installation.tritonserver),

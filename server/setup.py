@@ -1,83 +1,90 @@
 """`python -m server.setup`: makes the virtual environment `.venv`, or says why this machine cannot have one.
 
-It runs on whatever Python the machine has, so the syntax is old and nothing outside the standard library is imported.
+It runs on whatever Python 3 the machine has: the syntax is that of 3.6, and nothing outside the standard library is
+imported.
 """
 
 import hashlib
-import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
+from typing import List, Optional, Tuple
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-VENV = os.path.join(ROOT, ".venv")
-PYTHON = os.path.join(VENV, "bin", "python")
-STAMP = os.path.join(VENV, "installed.sha256")
-CONSTRAINTS = os.path.join(ROOT, "constraints.txt")
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "installed.sha256"
 
 SUPPORTED_PYTHONS = ((3, 11), (3, 12))
 MIN_GLIBC = (2, 35)
 
 
-def main(arguments):
+def main(arguments: List[str]) -> int:
     """Install what `make demo` needs, with --dev also what `make test` needs; quick where nothing is to be done."""
     problem = find_problem(sys.version_info[:2], platform.system(), platform.machine(), platform.libc_ver())
     if problem:
-        sys.stderr.write("setup: " + problem + "\n")
+        print(f"setup: {problem}", file=sys.stderr)
         return 1
     name = "requirements-dev.txt" if "--dev" in arguments else "requirements.txt"
-    requirements = os.path.join(ROOT, name)
     if is_installed(name):
         return 0
-    print("setup: installing " + name + " into .venv; the first time takes minutes, most of it for torch")
-    sys.stdout.flush()
+    print(f"setup: installing {name} into .venv; the first time takes minutes, most of it for torch", flush=True)
     try:
-        subprocess.check_call([sys.executable, "-m", "venv", "--clear", VENV])
-        pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--constraint", CONSTRAINTS]
-        subprocess.check_call(pip + ["--requirement", requirements])
+        install(name)
     except subprocess.CalledProcessError as error:
-        command = " ".join(os.path.basename(part) for part in error.cmd[:4])
-        sys.stderr.write("setup: '" + command + "' failed; its message is above. ")
-        sys.stderr.write("Without the module venv: apt-get install python3-venv. Then run the command again.\n")
+        command = " ".join(Path(part).name for part in error.cmd[:4])
+        print(f"setup: '{command}' failed, its message is above; run the command again", file=sys.stderr)
         return 1
-    with open(STAMP, "w") as stamp:
-        stamp.write(fingerprint(name))
+    STAMP.write_text(fingerprint(name))
     return 0
 
 
-def find_problem(python, system, machine, libc):
+def find_problem(python: Tuple[int, ...], system: str, machine: str, libc: Tuple[str, str]) -> Optional[str]:
     """Say in one sentence what this machine lacks, or return None.
 
-    `python` is (3, 11), `libc` what platform.libc_ver() returns, such as ("glibc", "2.36").
+    `python` is such as (3, 11), `libc` what platform.libc_ver() returns, such as ("glibc", "2.36").
     """
     if python not in SUPPORTED_PYTHONS:
-        return "expected Python 3.11 or 3.12, got %d.%d: run make with PYTHON=python3.11 or PYTHON=python3.12" % python
-    if system != "Linux" or machine != "x86_64":
-        return "expected x86-64 Linux, for which there is a tritonserver on PyPI, got %s %s" % (system, machine)
+        got = ".".join(map(str, python))
+        return f"expected Python 3.11 or 3.12, got {got}: run make with PYTHON=python3.11 or PYTHON=python3.12"
+    if (system, machine) != ("Linux", "x86_64"):
+        return f"expected x86-64 Linux, for which PyPI has a tritonserver, got {system} {machine}"
     name, version = libc
-    if name != "glibc" or tuple(int(part) for part in version.split(".")[:2]) < MIN_GLIBC:
-        return "expected glibc 2.35 or newer (Ubuntu 22.04, Debian 12), got %s %s" % (name or "another libc", version)
+    if name != "glibc" or tuple(map(int, version.split(".")[:2])) < MIN_GLIBC:
+        return f"expected glibc 2.35 or newer (Ubuntu 22.04, Debian 12), got {name or 'another libc'} {version}"
     return None
 
 
-def is_installed(name):
+def install(name: str) -> None:
+    """Make .venv where there is none that works, and install requirements file `name` into it."""
+    if not venv_works():
+        subprocess.check_call([sys.executable, "-m", "venv", "--clear", str(VENV)])
+    pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check"]
+    subprocess.check_call([*pip, "--constraint", str(ROOT / "constraints.txt"), "--requirement", str(ROOT / name)])
+
+
+def is_installed(name: str) -> bool:
     """Whether .venv holds what requirements file `name` says; an environment for tests serves the demo too."""
-    try:
-        with open(STAMP) as stamp:
-            installed = stamp.read()
-        works = subprocess.call([PYTHON, "-c", ""]) == 0
-    except OSError:
+    if not STAMP.exists():
         return False
-    return works and installed in (fingerprint(name), fingerprint("requirements-dev.txt"))
+    return STAMP.read_text() in (fingerprint(name), fingerprint("requirements-dev.txt")) and venv_works()
 
 
-def fingerprint(name):
-    """The sha256 of the Python version and of every file that says what is installed for `name`."""
+def venv_works() -> bool:
+    """Whether .venv has a Python that starts, of the version that runs this."""
+    try:
+        version = subprocess.check_output([str(PYTHON), "-c", "import sys; print(sys.version_info[:2])"])
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return version.decode().strip() == str(sys.version_info[:2])
+
+
+def fingerprint(name: str) -> str:
+    """The sha256 of the Python version and of every file that says what is installed for requirements file `name`."""
     digest = hashlib.sha256(repr((name, sys.version_info[:2])).encode())
-    for path in ("requirements.txt", "requirements-dev.txt", "constraints.txt"):
-        if path == name or path != "requirements-dev.txt":
-            with open(os.path.join(ROOT, path), "rb") as file:
-                digest.update(file.read())
+    for path in ("constraints.txt", "requirements.txt", name):
+        digest.update((ROOT / path).read_bytes())
     return digest.hexdigest()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 import triton_python_backend_utils as pb_utils
+
 from graph_rules import (
     DYNAMIC,
     ConfigError,
@@ -66,9 +67,7 @@ class TritonPythonModel:
         self.session = onnxruntime.InferenceSession(path, session_options(settings), providers=providers)
         self.run_options = onnxruntime.RunOptions()
         if settings.arena_shrinkage:
-            self.run_options.add_run_config_entry(
-                "memory.enable_memory_arena_shrinkage", settings.arena_shrinkage
-            )
+            self.run_options.add_run_config_entry("memory.enable_memory_arena_shrinkage", settings.arena_shrinkage)
         check_config(config, *graph_tensors(self.session))
         self.input_names = [entry["name"] for entry in config["input"]]
         self.output_names = [entry["name"] for entry in config["output"]]
@@ -114,7 +113,11 @@ def graph_tensors(session: onnxruntime.InferenceSession) -> tuple[list[GraphTens
 
 
 def config_entry(tensor: GraphTensor, batches: bool) -> dict[str, Any]:
-    return {"name": tensor.name, "data_type": tensor.data_type, "dims": list(tensor.dims[1:] if batches else tensor.dims) or [1]}
+    return {
+        "name": tensor.name,
+        "data_type": tensor.data_type,
+        "dims": list(tensor.dims[1:] if batches else tensor.dims) or [1],
+    }
 
 
 def session_options(settings: SessionSettings) -> onnxruntime.SessionOptions:
@@ -138,7 +141,9 @@ def execution_providers(config: dict[str, Any], kind: str, device_id: int) -> li
     if kind == "GPU" and "CUDAExecutionProvider" in available:
         providers.insert(0, ("CUDAExecutionProvider", {"device_id": device_id}))
     elif kind == "GPU":
-        pb_utils.Logger.log_warn("onnxruntime: the instance is on a GPU, this onnxruntime has no CUDA: running on the CPU; install onnxruntime-gpu")
+        pb_utils.Logger.log_warn(
+            "onnxruntime: a GPU instance, but an onnxruntime without CUDA: it runs on the CPU; install onnxruntime-gpu"
+        )
     if "tensorrt" in asked:
         if "TensorrtExecutionProvider" not in available:
             raise ConfigError("gpu_execution_accelerator: expected an onnxruntime with TensorRT, got one without")

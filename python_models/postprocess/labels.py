@@ -16,5 +16,7 @@ def load_labels(path: Path, classes: int) -> npt.NDArray[np.object_]:
         raise ValueError(f"labels: expected one label a line in {path}, got no such file: run `make repository`")
     labels = path.read_text("utf-8").splitlines()
     if len(labels) != classes:
-        raise ValueError(f"labels: expected {classes} lines, as many as the logits of config.pbtxt, got {len(labels)} in {path}")
+        raise ValueError(
+            f"labels: expected {classes} lines, as many as the logits of config.pbtxt, got {len(labels)} in {path}"
+        )
     return np.array([label.encode() for label in labels] + [b""], dtype=object)

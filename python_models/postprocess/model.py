@@ -33,7 +33,10 @@ class TritonPythonModel:
             return _failed(f"postprocess: {error}", pb_utils.TritonError.INVALID_ARG)
         except Exception:  # what leaves execute() would fail every request of the batch, not only this one
             pb_utils.Logger.log_error(traceback.format_exc())
-            return _failed("postprocess: internal: expected no failure, got one that the server's log shows", pb_utils.TritonError.INTERNAL)
+            return _failed(
+                "postprocess: internal: expected no failure, got one that the server's log shows",
+                pb_utils.TritonError.INTERNAL,
+            )
 
     def _answer(
         self, logits: npt.NDArray[np.float32], errors: npt.NDArray[np.object_], parameters: RequestParameters

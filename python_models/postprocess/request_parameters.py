@@ -26,7 +26,11 @@ class RequestParameters:
         given = json.loads(text) if text else {}
         top_k, threshold = given.get("top_k", min(5, classes)), given.get("threshold", 0.0)
         if type(top_k) is not int or not 1 <= top_k <= classes:
-            raise InvalidParameterError(f"invalid_parameter: top_k: expected an integer from 1 to {classes}, got {top_k!r}")
+            raise InvalidParameterError(
+                f"invalid_parameter: top_k: expected an integer from 1 to {classes}, got {top_k!r}"
+            )
         if type(threshold) not in (int, float) or not 0 <= threshold <= 1:
-            raise InvalidParameterError(f"invalid_parameter: threshold: expected a number from 0 to 1, got {threshold!r}")
+            raise InvalidParameterError(
+                f"invalid_parameter: threshold: expected a number from 0 to 1, got {threshold!r}"
+            )
         return cls(top_k=top_k, threshold=float(threshold))

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, fields
+from typing import Any
 
 # Keys of `parameters` that Triton's Python backend reads itself.
 TRITONS_OWN_KEYS = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"}
@@ -49,8 +50,10 @@ class PreprocessConfig:
         return cls(**{key: _parse(key, value) for key, value in ours.items()})
 
 
-def _parse(key: str, value: str) -> object:
+def _parse(key: str, value: str) -> Any:
     try:
         return json.loads(value)
     except json.JSONDecodeError as error:
-        raise ValueError(f'config.pbtxt {key}: expected JSON such as 256 or [0.5, 0.5, 0.5] or "bilinear", got {value!r}') from error
+        raise ValueError(
+            f'config.pbtxt {key}: expected JSON such as 256 or [0.5, 0.5, 0.5] or "bilinear", got {value!r}'
+        ) from error

@@ -96,5 +96,5 @@ def _decoding_failed(data: bytes) -> InvalidImageError:
         return InvalidImageError(f"corrupt: expected a readable {name} file, got {len(data)} bytes that do not decode")
     return InvalidImageError(
         f"truncated: expected a {name} file up to its end marker {end.hex(' ')}, "
-        f"got {len(data)} bytes ending {data[-len(end):].hex(' ')}"
+        f"got {len(data)} bytes ending {data[-len(end) :].hex(' ')}"
     )

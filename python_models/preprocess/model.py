@@ -32,7 +32,10 @@ class TritonPythonModel:
             normalized, errors = self._preprocess(images)
         except Exception:  # what leaves execute() would fail every request of the batch, not only this one
             pb_utils.Logger.log_error(traceback.format_exc())
-            return _failed("preprocess: internal: expected no failure, got one that the server's log shows", pb_utils.TritonError.INTERNAL)
+            return _failed(
+                "preprocess: internal: expected no failure, got one that the server's log shows",
+                pb_utils.TritonError.INTERNAL,
+            )
         if errors.all():  # nothing to classify: the request itself is at fault
             return _failed(errors[0, 0].decode(), pb_utils.TritonError.INVALID_ARG)
         return pb_utils.InferenceResponse([pb_utils.Tensor("normalized", normalized), pb_utils.Tensor("error", errors)])

@@ -36,7 +36,8 @@ def normalization_table(mean: Sequence[float], std: Sequence[float]) -> npt.NDAr
     Source: torchvision/transforms/_presets.py, ImageClassification.forward.
     """
     levels = np.arange(256) / 255
-    return ((levels - np.reshape(mean, (3, 1))) / np.reshape(std, (3, 1))).astype(np.float32)
+    table: npt.NDArray[np.float32] = (levels - np.reshape(mean, (3, 1))) / np.reshape(std, (3, 1))
+    return table.astype(np.float32)
 
 
 def normalize(image: npt.NDArray[np.uint8], table: npt.NDArray[np.float32], out: npt.NDArray[np.float32]) -> None:

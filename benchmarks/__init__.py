@@ -1,0 +1,1 @@
+"""Measurements: of the stand-in backend so far."""

@@ -1,0 +1,82 @@
+"""The client itself: one image file in, its classes out, over gRPC or HTTP."""
+
+import importlib
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from .errors import ServiceError, error_from_text
+from .results import OUTPUTS, ImageResult, read_results
+
+DEFAULT_URL = "grpc://127.0.0.1:8001"
+DEFAULT_PORTS = {"grpc": 8001, "http": 8000}
+
+
+class PipelineClient:
+    """A connection to a Triton server that has the ensemble `pipeline`; closed on the way out of a `with`.
+
+    `url` is grpc://HOST[:PORT] or http://HOST[:PORT]; `timeout_s` bounds each call. Raises ValueError for another URL.
+    """
+
+    def __init__(self, url: str = DEFAULT_URL, timeout_s: float = 30) -> None:
+        self.url, self.timeout_s = url, timeout_s
+        scheme, address = split_url(url)
+        self._is_grpc = scheme == "grpc"
+        # One interface, two modules; each brings its own heavy dependencies, so only the one in use is imported.
+        self._triton = importlib.import_module(f"tritonclient.{scheme}")
+        options: dict[str, Any] = (
+            {} if self._is_grpc else {"connection_timeout": timeout_s, "network_timeout": timeout_s}
+        )
+        self._client = self._triton.InferenceServerClient(address, **options)
+
+    def __enter__(self) -> "PipelineClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def classify(self, file: bytes, top_k: int | None = None, threshold: float | None = None) -> ImageResult:
+        """Classify one image file, given as its bytes; `top_k` and `threshold` are the pipeline's defaults where None.
+
+        Raises ImageError where the pipeline refuses the image or a parameter, ServiceError where the server fails.
+        """
+        raw_image = self._triton.InferInput("raw_image", [1, len(file)], "UINT8")
+        raw_image.set_data_from_numpy(np.frombuffer(file, np.uint8)[np.newaxis])
+        parameters = {"top_k": top_k, "threshold": threshold}
+        answer = self._infer(raw_image, {key: value for key, value in parameters.items() if value is not None})
+        (result,) = read_results(answer)
+        return result
+
+    def _infer(self, raw_image: Any, parameters: dict[str, int | float]) -> Any:
+        timeout = {"client_timeout": self.timeout_s} if self._is_grpc else {}
+        outputs = [self._triton.InferRequestedOutput(name) for name in OUTPUTS]
+        exception = self._triton.InferenceServerException
+        try:
+            return self._client.infer("pipeline", [raw_image], outputs=outputs, parameters=parameters, **timeout)
+        except exception as error:
+            if _is_answer(error.status()):
+                raise error_from_text(error.message()) from error
+            raise ServiceError(f"{self.url}: {error.message()}") from error
+        except OSError as error:  # over HTTP: refused, reset, timed out
+            raise ServiceError(f"{self.url}: expected a Triton server, got: {error.strerror or error}") from error
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Split grpc://host[:port] or http://host[:port] into its scheme and host:port; raise ValueError for another."""
+    parts = urlsplit(url)
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path.strip("/"):
+        raise ValueError(f"url: expected grpc://HOST:PORT or http://HOST:PORT, got {url}")
+    return parts.scheme, f"{parts.netloc.rpartition('@')[2]}{'' if parts.port else f':{DEFAULT_PORTS[parts.scheme]}'}"
+
+
+def _is_answer(status: str | None) -> bool:
+    """Whether a failure is the server's own answer, of which the text follows the contract, and not the network's."""
+    return status in ("StatusCode.INVALID_ARGUMENT", "StatusCode.INTERNAL", "400", "500")
