@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 os.environ.setdefault("OPENCV_FOR_THREADS_NUM", "1")  # Triton runs several stubs: one thread each, or they thrash
+os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # a caller's damaged file is answered, not also logged as a warning
 import cv2
 
 JPEG_SIGNATURE = b"\xff\xd8\xff"

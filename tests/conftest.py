@@ -1,0 +1,75 @@
+"""Servers that are started once a run, and the photographs that they are asked about."""
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from export.__main__ import main as export
+from server.process import TritonServer
+from tests.running import started
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+RESNET50_WEIGHTS = SHARED / "weights" / "resnet50_imagenet_pq.pth.xz"
+
+
+def need_shared(path: Path) -> Path:
+    """Skip where the folder of trained weights and photographs is not beside the project."""
+    if not path.exists():
+        pytest.skip(f"needs {path}")
+    return path
+
+
+def need_program(name: str, package: str) -> str:
+    """Skip where a program is absent, naming its Debian package; in CI, which installs it first, fail."""
+    path = shutil.which(name)
+    if path is None and os.environ.get("CI") == "true":
+        pytest.fail(f"needs {name}: apt-get install {package}")
+    if path is None:
+        pytest.skip(f"needs {name}: apt-get install {package}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def photos() -> Path:
+    """The folder of photographs in the scikit-image wheel."""
+    spec = importlib.util.find_spec("skimage")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "data"
+
+
+@pytest.fixture(scope="session")
+def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of efficientnet_lite0 with its trained weights."""
+    folder = tmp_path_factory.mktemp("lite0")
+    arguments = ["--recipe", "efficientnet_lite0", "--output", str(folder), "--repository", str(folder / "repository")]
+    assert export(["model", *arguments]) == 0
+    return folder / "repository"
+
+
+@pytest.fixture(scope="session")
+def server(lite0: Path) -> Iterator[TritonServer]:
+    """A Triton that serves efficientnet_lite0."""
+    with started(lite0) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def resnet50_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """A Triton that serves resnet50 with trained weights."""
+    weights = need_shared(RESNET50_WEIGHTS)
+    folder = tmp_path_factory.mktemp("resnet50")
+    arguments = ["--weights", str(weights), "--output", str(folder), "--repository", str(folder / "repository")]
+    assert export(["model", *arguments]) == 0
+    with started(folder / "repository") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_odd() -> list[Path]:
+    """Odd, damaged and hostile image files."""
+    return sorted(need_shared(SHARED / "images" / "odd").iterdir())

@@ -1,0 +1,32 @@
+"""The reference preprocessing, written once from torchvision's documentation with Pillow and plain numpy; it shares no
+code with python_models/."""
+
+import io
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps
+
+
+def reference_pixels(file: bytes) -> Image.Image:
+    """What a training's loader sees: opened by Pillow, upright, RGB."""
+    image = Image.open(io.BytesIO(file))
+    return ImageOps.exif_transpose(image).convert("RGB")
+
+
+def reference_crop(image: Image.Image, resize_size: int = 256, crop_size: int = 224) -> npt.NDArray[np.uint8]:
+    """torchvision's Resize(resize_size, antialias=True), CenterCrop(crop_size): the whole image is resized first."""
+    width, height = image.size
+    if width <= height:
+        size = (resize_size, int(resize_size * height / width))
+    else:
+        size = (int(resize_size * width / height), resize_size)
+    resized = image.resize(size, Image.Resampling.BILINEAR)
+    left, top = round((size[0] - crop_size) / 2.0), round((size[1] - crop_size) / 2.0)
+    return np.asarray(resized.crop((left, top, left + crop_size, top + crop_size)))
+
+
+def reference_input(file: bytes, mean: list[float], std: list[float]) -> npt.NDArray[np.float64]:
+    """The network's input, (3, 224, 224), in float64."""
+    pixels = reference_crop(reference_pixels(file)).astype(np.float64) / 255
+    return ((pixels - mean) / std).transpose(2, 0, 1)

@@ -1,0 +1,220 @@
+"""The pure functions of preprocess, against Pillow and against the formula one number at a time."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from python_models.preprocess.config import PreprocessConfig
+from python_models.preprocess.decode import InvalidImageError, decode, image_size
+from python_models.preprocess.transforms import normalization_table, normalize, resize_and_center_crop
+from tests.reference import reference_crop, reference_pixels
+
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+PARAMETERS = {
+    "resize_size": "256",
+    "crop_size": "224",
+    "interpolation": '"bilinear"',
+    "mean": "[0.485, 0.456, 0.406]",
+    "std": "[0.229, 0.224, 0.225]",
+    "max_image_bytes": "1000000",
+    "max_image_pixels": "1000000",
+}
+
+
+def smooth_image(width: int, height: int, mode: str = "RGB") -> Image.Image:
+    """A picture with a different gradient in each channel, so that swapped axes or channels show."""
+    y, x = np.mgrid[0:height, 0:width]
+    channels = [x * 255 / max(width - 1, 1), y * 255 / max(height - 1, 1), (x * y) % 256]
+    return Image.fromarray(np.stack(channels, axis=2).astype(np.uint8)).convert(mode)
+
+
+def encoded(image: Image.Image, format: str, **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, format, **options)
+    return file.getvalue()
+
+
+def decoded(file: bytes, max_image_bytes: int = 10**7, max_image_pixels: int = 10**7) -> npt.NDArray[np.uint8]:
+    return decode(np.frombuffer(file, np.uint8), max_image_bytes=max_image_bytes, max_image_pixels=max_image_pixels)
+
+
+def error_of(file: bytes, **limits: int) -> str:
+    with pytest.raises(InvalidImageError) as caught:
+        decoded(file, **limits)
+    return str(caught.value)
+
+
+JPEG = encoded(smooth_image(61, 43), "JPEG", quality=90)
+PNG = encoded(smooth_image(61, 43), "PNG")
+
+
+# Configuration
+
+
+def model_config(**changes: str | None) -> str:
+    values = {key: value for key, value in {**PARAMETERS, **changes}.items() if value is not None}
+    return json.dumps({"parameters": {key: {"string_value": value} for key, value in values.items()}})
+
+
+def test_config_is_read_from_the_parameters() -> None:
+    config = PreprocessConfig.from_model_config(model_config(EXECUTION_ENV_PATH="/x.tar.gz"))
+    assert (config.resize_size, config.crop_size, config.interpolation) == (256, 224, "bilinear")
+    assert (config.mean, config.std) == (MEAN, STD)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mean": None, "maen": "[0, 0, 0]"}, r"missing \['mean'\], unknown \['maen'\]"),
+        ({"crop_size": "257"}, "crop_size: expected at most resize_size 256, got 257"),
+        ({"crop_size": "0"}, "crop_size: expected a positive integer, got 0"),
+        ({"crop_size": "true"}, "crop_size: expected a positive integer, got True"),
+        ({"mean": "[0.5, 0.5]"}, "mean: expected three numbers"),
+        ({"std": "[0.5, 0, 0.5]"}, "std: expected three numbers above 0"),
+        ({"interpolation": '"nearest"'}, "interpolation: expected bilinear or bicubic, got 'nearest'"),
+        ({"interpolation": "bilinear"}, "interpolation: expected JSON"),
+    ],
+    ids=str,
+)
+def test_config_refuses_what_does_not_fit(changes: dict[str, str | None], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PreprocessConfig.from_model_config(model_config(**changes))
+
+
+# Decoding
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}], ids=str)
+def test_jpeg_decodes_as_pillow(mode: str, options: dict[str, object]) -> None:
+    file = encoded(smooth_image(61, 43, mode), "JPEG", quality=85, **options)
+    # Both are libjpeg-turbo, so the pixels are the same; its CMYK is turned to RGB by each in its own rounding.
+    np.testing.assert_allclose(
+        decoded(file).astype(int),
+        np.asarray(reference_pixels(file)).astype(int),
+        rtol=0,
+        atol=1 if mode == "CMYK" else 0,
+    )
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "P", "RGBA", "LA", "1"])
+def test_png_decodes_as_pillow(mode: str) -> None:
+    file = encoded(smooth_image(61, 43, mode), "PNG")
+    np.testing.assert_array_equal(decoded(file), np.asarray(reference_pixels(file)))
+
+
+def test_16_bit_gray_is_scaled_not_clipped() -> None:
+    gradient = np.linspace(0, 65535, 61 * 43).reshape(43, 61).astype(np.uint16)
+    file = encoded(Image.fromarray(gradient), "PNG")
+    expected = np.repeat((gradient >> 8)[:, :, None], 3, axis=2)
+    np.testing.assert_allclose(decoded(file).astype(int), expected, rtol=0, atol=1)  # truncated or rounded
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_jpeg_is_turned_upright(orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    file = encoded(smooth_image(61, 43), "JPEG", exif=exif)
+    np.testing.assert_array_equal(decoded(file), np.asarray(reference_pixels(file)))
+
+
+@pytest.mark.parametrize("file", [JPEG, PNG], ids=["JPEG", "PNG"])
+@pytest.mark.parametrize("padding", [1, 7, 100_000])
+def test_zeros_after_the_end_change_nothing(file: bytes, padding: int) -> None:
+    np.testing.assert_array_equal(decoded(file + bytes(padding)), decoded(file))
+
+
+@pytest.mark.parametrize("file", [JPEG, PNG], ids=["JPEG", "PNG"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("padding", [0, 100_000])
+def test_truncated_files_are_refused_padded_or_not(file: bytes, share: float, padding: int) -> None:
+    message = error_of(file[: int(len(file) * share)] + bytes(padding))
+    assert message.startswith("truncated: expected a ")
+
+
+def test_header_gives_the_size_before_decoding() -> None:
+    assert image_size(JPEG) == image_size(PNG) == (61, 43)
+
+
+@pytest.mark.parametrize(
+    ("file", "limits", "message"),
+    [
+        (b"", {}, "empty: expected an image file, got 0 bytes"),
+        (bytes(1000), {}, "empty: expected an image file, got 0 bytes"),
+        (
+            b"hello world",
+            {},
+            "not_an_image: expected a JPEG or PNG file, got 11 bytes starting 68 65 6c 6c 6f 20 77 6f",
+        ),
+        (JPEG, {"max_image_bytes": 100}, f"too_many_bytes: expected at most 100 bytes, got {len(JPEG)}"),
+        (JPEG, {"max_image_pixels": 2622}, "too_many_pixels: expected at most 2622 pixels, got 61 x 43"),
+        (PNG, {"max_image_pixels": 2622}, "too_many_pixels: expected at most 2622 pixels, got 61 x 43"),
+        (PNG[:50] + b"\xff" * 40 + PNG[90:], {}, f"corrupt: expected a readable PNG file, got {len(PNG)} bytes"),
+        (JPEG[:2] + b"xy" + JPEG[2:], {}, "not_an_image: expected a JPEG or PNG file"),
+        (JPEG[:4] + b"\0\4xxyy" + JPEG[4:], {}, "corrupt: expected a JPEG marker at byte 8, got 79"),
+    ],
+    ids=["empty", "zeros", "text", "bytes", "jpeg pixels", "png pixels", "corrupt png", "no jpeg", "corrupt jpeg"],
+)
+def test_bad_files_are_refused_by_code(file: bytes, limits: dict[str, int], message: str) -> None:
+    assert error_of(file, **limits).startswith(message)
+
+
+def test_limits_allow_exactly_what_they_say() -> None:
+    assert decoded(JPEG, max_image_bytes=len(JPEG), max_image_pixels=61 * 43).shape == (43, 61, 3)
+
+
+def test_shared_odd_files_give_pixels_or_the_documented_error(shared_odd: list[Path]) -> None:
+    codes = {"empty", "not_an_image", "truncated", "corrupt", "too_many_bytes", "too_many_pixels", "unsupported"}
+    for path in shared_odd:
+        assert outcome(path.read_bytes()) in {"pixels", *codes}, path.name
+
+
+def outcome(file: bytes) -> str:
+    try:
+        image = decoded(file, max_image_bytes=1 << 26, max_image_pixels=10**8)
+    except InvalidImageError as error:
+        return str(error).split(":")[0]
+    return "pixels" if image.dtype == np.uint8 and image.ndim == 3 else f"{image.dtype} {image.shape}"
+
+
+# Resizing and normalizing
+
+
+@pytest.mark.parametrize(
+    "size",
+    [(1, 1), (17, 11), (224, 224), (256, 256), (257, 300), (640, 427), (427, 640), (1500, 1000), (1000, 3)],
+    ids=str,
+)
+def test_crop_matches_the_reference(size: tuple[int, int]) -> None:
+    image = smooth_image(*size)
+    actual = resize_and_center_crop(np.asarray(image), resize_size=256, crop_size=224, interpolation="bilinear")
+    assert (actual.dtype, actual.shape) == (np.uint8, (224, 224, 3))
+    difference = np.abs(actual.astype(int) - reference_crop(image).astype(int))
+    # Pillow keeps the box of the crop in float32, so a tap's weight may round the other way: one level of 255, on a
+    # smooth gradient, full of ties, at up to 6 % of the pixels. A shift by a tenth of a pixel shows at half of them.
+    assert difference.max() <= 1
+    assert difference.mean() < 0.1
+
+
+def test_bicubic_is_another_filter() -> None:
+    image = np.asarray(smooth_image(400, 300))
+    crops = [
+        resize_and_center_crop(image, resize_size=256, crop_size=224, interpolation=name).astype(int)
+        for name in ("bilinear", "bicubic")
+    ]
+    assert np.abs(crops[0] - crops[1]).max() > 5
+
+
+@pytest.mark.parametrize("size", [(1, 1), (17, 11), (224, 224)], ids=str)  # 17 x 11 catches an H/W swap
+def test_normalize_matches_the_formula(size: tuple[int, int]) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    actual = np.full((3, *size), np.nan, np.float32)
+    normalize(image, normalization_table(MEAN, STD), actual)
+    expected = [[[(int(pixel[c]) / 255 - MEAN[c]) / STD[c] for pixel in row] for row in image] for c in range(3)]
+    # One rounding to float32 of numbers up to 2.7 errs by at most 1.2e-7; dividing by 256 instead of 255, by 0.017.
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-7)
