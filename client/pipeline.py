@@ -1,9 +1,9 @@
 """The client itself: one image file in, its classes out, over gRPC or HTTP."""
 
 import importlib
+import re
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from .results import OUTPUTS, ImageResult, read_results
 
 DEFAULT_URL = "grpc://127.0.0.1:8001"
 DEFAULT_PORTS = {"grpc": 8001, "http": 8000}
+_URL = re.compile(r"(?P<scheme>grpc|http)://(?P<host>[\w.-]+|\[[\da-fA-F:]+\])(:(?P<port>\d+))?/?")
 
 
 class PipelineClient:
@@ -26,9 +27,9 @@ class PipelineClient:
         self._is_grpc = scheme == "grpc"
         # One interface, two modules; each brings its own heavy dependencies, so only the one in use is imported.
         self._triton = importlib.import_module(f"tritonclient.{scheme}")
-        options: dict[str, Any] = (
-            {} if self._is_grpc else {"connection_timeout": timeout_s, "network_timeout": timeout_s}
-        )
+        options: dict[str, Any] = {"connection_timeout": timeout_s, "network_timeout": timeout_s}
+        if self._is_grpc:
+            options = {"channel_args": _channel_arguments(address)}
         self._client = self._triton.InferenceServerClient(address, **options)
 
     def __enter__(self) -> "PipelineClient":
@@ -71,10 +72,18 @@ class PipelineClient:
 
 def split_url(url: str) -> tuple[str, str]:
     """Split grpc://host[:port] or http://host[:port] into its scheme and host:port; raise ValueError for another."""
-    parts = urlsplit(url)
-    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path.strip("/"):
+    match = _URL.fullmatch(url)
+    if match is None:
         raise ValueError(f"url: expected grpc://HOST:PORT or http://HOST:PORT, got {url}")
-    return parts.scheme, f"{parts.netloc.rpartition('@')[2]}{'' if parts.port else f':{DEFAULT_PORTS[parts.scheme]}'}"
+    return match["scheme"], f"{match['host']}:{match['port'] or DEFAULT_PORTS[match['scheme']]}"
+
+
+def _channel_arguments(address: str) -> list[tuple[str, int]]:
+    """No limit on a message's size; and no proxy between us and this machine, which gRPC else would ask for it."""
+    arguments = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+    if address.startswith(("127.", "localhost:", "[::1]:")):
+        arguments.append(("grpc.enable_http_proxy", 0))
+    return arguments
 
 
 def _is_answer(status: str | None) -> bool:

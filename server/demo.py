@@ -100,7 +100,7 @@ def run(command: str) -> None:
     """Show a shell command and run it, exactly as shown, in the folder of the photos."""
     print(f"\n$ {command}", flush=True)
     python_first = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    environment = {**os.environ, "PATH": python_first, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PATH": python_first, "PYTHONPATH": str(ROOT), "no_proxy": "127.0.0.1"}
     if subprocess.run(["sh", "-c", command], cwd=photo_folder(), env=environment).returncode != 0:
         raise DemoError("the command above failed")
 

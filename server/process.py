@@ -22,7 +22,8 @@ from .options import ServerOptions
 
 STACK_BYTES = 256 << 20  # an HTTP body that arrives in many pieces overflows the usual 8 MB and kills the server
 DRAIN_TIMEOUT_S = 7  # for requests in flight, when the server is told to stop
-STOP_TIMEOUT_S = 9.5  # then it is killed
+STOP_TIMEOUT_S = 9  # then it is killed
+KILL_TIMEOUT_S = 1  # for the system to clear away what was killed
 POLL_S = 0.05
 
 
@@ -150,9 +151,12 @@ class TritonServer:
         return 128 - code if code < 0 else code
 
     def _end_stubs(self) -> None:
-        """Every stub is in the group that Triton led: end those that outlived it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        """Every stub is in the group that Triton led: end those that outlived it, and see them gone."""
+        deadline = time.monotonic() + KILL_TIMEOUT_S
+        with contextlib.suppress(ProcessLookupError):  # raised once the group is empty
+            while time.monotonic() < deadline:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                time.sleep(POLL_S)
 
     def _remove_files(self) -> None:
         for leftover in Path("/dev/shm").glob(f"{self._shared_memory_prefix}*"):

@@ -19,7 +19,7 @@ def test_softmax_matches_the_formula(scale: float) -> None:
         exponentials = [math.exp(x - max(row)) for x in row]
         expected.append([value / math.fsum(exponentials) for value in exponentials])
     actual = softmax(logits)
-    assert (actual.dtype, actual.shape) == (np.float32, logits.shape)
+    assert (actual.dtype, actual.shape) == (np.dtype(np.float32), logits.shape)
     # float32 arithmetic: the difference x - max(row) is exact to 6e-8 of 1e5, exp() of what matters to 1e-6.
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-7)
 
@@ -29,7 +29,7 @@ def test_rank_matches_pythons_sort(top_k: int) -> None:
     scores = np.random.default_rng(1).random((4, 17)).astype(np.float32)
     scores[2] = 0.25  # all equal: the lowest class ids come first
     class_id, score = rank(scores, top_k, threshold=0)
-    assert (class_id.dtype, score.dtype) == (np.int32, np.float32)
+    assert (class_id.dtype, score.dtype) == (np.dtype(np.int32), np.dtype(np.float32))
     for row, ids, values in zip(scores.tolist(), class_id.tolist(), score.tolist(), strict=True):
         expected = sorted(range(17), key=lambda i: (-row[i], i))[:top_k]
         assert ids == expected

@@ -193,7 +193,7 @@ def outcome(file: bytes) -> str:
 def test_crop_matches_the_reference(size: tuple[int, int]) -> None:
     image = smooth_image(*size)
     actual = resize_and_center_crop(np.asarray(image), resize_size=256, crop_size=224, interpolation="bilinear")
-    assert (actual.dtype, actual.shape) == (np.uint8, (224, 224, 3))
+    assert (actual.dtype, actual.shape) == (np.dtype(np.uint8), (224, 224, 3))
     difference = np.abs(actual.astype(int) - reference_crop(image).astype(int))
     # Pillow keeps the box of the crop in float32, so a tap's weight may round the other way: one level of 255, on a
     # smooth gradient, full of ties, at up to 6 % of the pixels. A shift by a tenth of a pixel shows at half of them.

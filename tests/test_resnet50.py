@@ -64,4 +64,5 @@ def torch_network() -> torch.nn.Module:
 def torch_top_1(files: list[bytes]) -> npt.NDArray[np.int64]:
     inputs = np.stack([reference_input(file, mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]) for file in files])
     with torch.inference_mode():
-        return torch_network()(torch.from_numpy(inputs).float()).argmax(dim=1).numpy()
+        logits: torch.Tensor = torch_network()(torch.from_numpy(inputs).float())
+    return logits.argmax(dim=1).numpy()

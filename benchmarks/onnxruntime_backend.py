@@ -1,0 +1,215 @@
+"""`python -m benchmarks.onnxruntime_backend`: what the stand-in for NVIDIA's onnxruntime backend costs.
+
+The same ResNet-50 at batch 8 with the same threads, first in this process by ONNX Runtime alone, then by perf_analyzer
+through a real server, with the tensors in system shared memory. Other work on the machine slows both: they take turns,
+one at a time, and the medians over the rounds and of each round's ratio are what counts.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from server.checks import read_config
+from server.errors import ServerError
+from server.installation import ROOT
+from server.options import ServerOptions, free_ports
+from server.process import TritonServer
+from server.signals import StoppedBySignal, stop_on_signals
+
+from .errors import BenchmarkError
+from .perf_analyzer import PerfAnalyzer, find_perf_analyzer
+
+MODEL = "resnet50"
+BATCH = 8
+CONCURRENCIES = (1, 2)  # requests in flight; 1 is compared, 2 shows what remains to be gained by overlap
+WINDOW_S = 4
+WINDOWS = 3  # for each concurrency; perf_analyzer stretches each by a fifth
+IN_PROCESS_S = 1.2 * WINDOW_S * WINDOWS
+TARGET_RATIO = 0.95
+EXPORT_TIMEOUT_S = 600
+PERF_ANALYZER_TIMEOUT_S = 120 + 10 * WINDOW_S * WINDOWS * len(CONCURRENCIES)
+LOG = ROOT / "build" / "benchmarks" / "triton.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """Images/s, one after the other."""
+
+    in_process: float
+    served: dict[int, float]  # by concurrency
+
+    @property
+    def ratio(self) -> float:
+        return self.served[1] / self.in_process
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    stop_on_signals()
+    try:
+        analyzer = find_perf_analyzer()
+        with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+            repository = write_classifier_repository(options.weights, Path(folder))
+            rounds = measure_rounds(repository, analyzer, options.rounds)
+    except (BenchmarkError, ServerError) as error:
+        print(f"the measurement cannot go on: {error}", file=sys.stderr)
+        return 1
+    except StoppedBySignal as stopped:
+        print(f"{stopped}; nothing is left running", file=sys.stderr)
+        return 128 + stopped.number
+    print(f"\n{table(rounds)}")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m benchmarks.onnxruntime_backend",
+        description="Compare the stand-in onnxruntime backend, served, with ONNX Runtime in one process.",
+        epilog="Exit status: 0 measured, whatever the result; 1 failed; 2 wrong usage.",
+    )
+    result.add_argument(
+        "--weights",
+        default="random",
+        metavar="W",
+        help="as for `python -m export model`; the arithmetic is the same for all (default: %(default)s)",
+    )
+    result.add_argument("--rounds", type=positive, default=5, metavar="N", help="about a minute each (default: 5)")
+    return result
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
+    return value
+
+
+def write_classifier_repository(weights: str, folder: Path) -> Path:
+    """Export into `folder` and return a repository with the classifier alone: nothing else takes memory or time."""
+    whole, alone = folder / "whole", folder / "model_repository"
+    command = [sys.executable, "-m", "export", "model", "--recipe", MODEL, "--weights", weights]
+    try:
+        subprocess.run(
+            [*command, "--output", str(folder / "export"), "--repository", str(whole)],
+            cwd=ROOT,
+            check=True,
+            timeout=EXPORT_TIMEOUT_S,
+        )
+    except subprocess.CalledProcessError as error:
+        raise BenchmarkError(
+            f"the export of {MODEL} failed with exit status {error.returncode}, its message is above"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise BenchmarkError(
+            f"export: expected its end within {EXPORT_TIMEOUT_S} s, got none: --weights random needs no host"
+        ) from error
+    shutil.move(whole / MODEL, alone / MODEL)
+    return alone
+
+
+def measure_rounds(repository: Path, analyzer: PerfAnalyzer, count: int) -> list[Round]:
+    """Serve `repository` and measure, telling each round; what goes first changes, so that a drift cancels out."""
+    session = in_process_session(repository)
+    options = server_options(repository)
+    with TritonServer(options) as server:
+        server.wait_until_ready()
+        rounds = []
+        for number in range(1, count + 1):
+            print(f"round {number} of {count}:", end=" ", flush=True)
+            if number % 2:
+                in_process = measure_in_process(session)
+                served = measure_served(analyzer, options)
+            else:
+                served = measure_served(analyzer, options)
+                in_process = measure_in_process(session)
+            rounds.append(Round(in_process=in_process, served=served))
+            rates = ", ".join(f"{rate:.1f} at concurrency {concurrency}" for concurrency, rate in served.items())
+            print(f"in-process {in_process:.1f}, served {rates} images/s", flush=True)
+        return rounds
+
+
+def in_process_session(repository: Path) -> Any:
+    """Load the served model with the threads of its config.pbtxt, and run it once: the first run allocates."""
+    parameters = read_config(repository / MODEL / "config.pbtxt").parameters
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(parameters["intra_op_thread_count"].string_value)
+    session = onnxruntime.InferenceSession(
+        str(repository / MODEL / "1" / "model.onnx"), options, providers=["CPUExecutionProvider"]
+    )
+    session.run(["logits"], {"input": random_images()})
+    return session
+
+
+def random_images() -> "np.ndarray[Any, np.dtype[np.float32]]":
+    return np.random.default_rng(0).random((BATCH, 3, 224, 224), dtype=np.float32)
+
+
+def server_options(repository: Path) -> ServerOptions:
+    options = ServerOptions(repository=repository, log=LOG)
+    ports = free_ports(options)
+    return replace(options, http_port=ports["http"], grpc_port=ports["grpc"], metrics_port=ports["metrics"])
+
+
+def measure_in_process(session: Any) -> float:
+    """Return images/s of ONNX Runtime alone, over as long as perf_analyzer takes for one concurrency."""
+    images = random_images()
+    runs = 0
+    started = time.monotonic()
+    while (elapsed := time.monotonic() - started) < IN_PROCESS_S:
+        session.run(["logits"], {"input": images})
+        runs += 1
+    return runs * BATCH / elapsed
+
+
+def measure_served(analyzer: PerfAnalyzer, options: ServerOptions) -> dict[int, float]:
+    """Return images/s through the server, by concurrency, as perf_analyzer counts them on the client's side."""
+    arguments = {
+        "-m": MODEL,
+        "-b": str(BATCH),
+        "--shared-memory": "system",
+        "-i": "grpc",
+        "-u": f"{options.client_host}:{options.grpc_port}",
+        "--concurrency-range": f"{CONCURRENCIES[0]}:{CONCURRENCIES[-1]}",
+        "--measurement-interval": str(1000 * WINDOW_S),
+        "--max-trials": str(WINDOWS),
+        "--stability-percentage": "999",  # it never gives up as unstable: the rounds show how far it varies
+    }
+    rows = analyzer.measure([word for option in arguments.items() for word in option], PERF_ANALYZER_TIMEOUT_S)
+    rates = {int(row["Concurrency"]): float(row["Inferences/Second"]) for row in rows}
+    return {concurrency: rates[concurrency] for concurrency in CONCURRENCIES}
+
+
+def table(rounds: Sequence[Round]) -> str:
+    """The measured rates with their spread, and the ratio against the target."""
+    ratios = [single.ratio for single in rounds]
+    ratio = statistics.median(ratios)
+    verdict = "met" if ratio >= TARGET_RATIO else "missed"
+    series = {"ONNX Runtime in one process": [single.in_process for single in rounds]}
+    for concurrency in CONCURRENCIES:
+        series[f"served, concurrency {concurrency}"] = [single.served[concurrency] for single in rounds]
+    lines = [
+        f"{MODEL}, batch {BATCH}, ONNX Runtime {onnxruntime.__version__}, {os.cpu_count()} cores {platform.machine()}, "
+        f"rounds: {len(rounds)}",
+        f"{'images/s':32}  median  lowest  highest",
+        *(f"{name:32}  {statistics.median(x):6.1f}  {min(x):6.1f}  {max(x):7.1f}" for name, x in series.items()),
+        f"{'ratio, concurrency 1':32}  {ratio:6.3f}  {min(ratios):6.3f}  {max(ratios):7.3f}  "
+        f"target {TARGET_RATIO} or more: {verdict}",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""`python -m client` and PipelineClient, against the running server and against things that are no server."""
+
+import http.server
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from client import ImageError, PipelineClient, ServiceError
+from client.errors import error_from_text
+from client.reply import decode_reply
+from server.process import TritonServer
+from tests.running import grpc_url, http_url
+
+
+def classify(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "client", "classify", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture(params=["grpc", "http"])
+def url(request: pytest.FixtureRequest, server: TritonServer) -> str:
+    return grpc_url(server) if request.param == "grpc" else http_url(server)
+
+
+# The command line
+
+
+def test_photos_are_shown_as_tables(url: str, photos: Path) -> None:
+    coffee, camera = str(photos / "coffee.png"), str(photos / "camera.png")
+    outcome = classify(coffee, camera, "--url", url, "--top-k", "2")
+    assert outcome.returncode == 0, outcome.stderr
+    lines = outcome.stdout.splitlines()
+    assert len(lines) == 6
+    assert lines[0].startswith(f"{coffee}  ")
+    assert lines[0].endswith(" ms")
+    assert lines[1].split() == ["95.67%", "967", "espresso"]
+    assert lines[4].split()[1:] == ["872", "tripod"]
+
+
+def test_json_lines(url: str, photos: Path) -> None:
+    coffee = str(photos / "coffee.png")
+    outcome = classify(coffee, "--url", url, "--threshold", "0.5", "--json")
+    assert outcome.returncode == 0
+    answer = json.loads(outcome.stdout)
+    assert (answer["image"], answer["error"]) == (coffee, None)
+    assert [(one["class_id"], one["label"]) for one in answer["classes"]] == [(967, "espresso")]
+    assert answer["classes"][0]["score"] == pytest.approx(0.9567, abs=1e-3)
+
+
+def test_one_failure_is_status_1_and_the_others_are_answered(url: str, photos: Path) -> None:
+    outcome = classify(str(photos / "README.txt"), "no_such_file.jpg", str(photos / "coffee.png"), "--url", url)
+    assert outcome.returncode == 1
+    assert "espresso" in outcome.stdout
+    assert f"{photos / 'README.txt'}: not_an_image: expected a JPEG or PNG file" in outcome.stderr
+    assert "no_such_file.jpg: cannot be read: No such file or directory" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: PHOTO"),
+        (
+            ["x.jpg", "--url", "localhost:8001"],
+            "url: expected grpc://HOST:PORT or http://HOST:PORT, got localhost:8001",
+        ),
+        (["x.jpg", "--url", "grpc://localhost:port"], "expected grpc://HOST:PORT or http://HOST:PORT"),
+        (["x.jpg", "--top-k", "five"], "argument --top-k: invalid int value: 'five'"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_status_2(arguments: list[str], message: str) -> None:
+    outcome = classify(*arguments)
+    assert outcome.returncode == 2
+    assert message in outcome.stderr
+
+
+@pytest.mark.parametrize("scheme", ["grpc", "http"])
+def test_no_server_is_status_1(photos: Path, scheme: str) -> None:
+    outcome = classify(str(photos / "coffee.png"), "--url", f"{scheme}://127.0.0.1:1")
+    assert outcome.returncode == 1
+    assert f"{scheme}://127.0.0.1:1: " in outcome.stderr
+    assert "Connection refused" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+
+
+# The client
+
+
+def test_errors_come_as_the_clients_own(url: str, photos: Path) -> None:
+    with PipelineClient(url) as client:
+        with pytest.raises(ImageError) as caught:
+            client.classify(b"no image")
+        assert (caught.value.step, caught.value.code) == ("preprocess", "not_an_image")
+        with pytest.raises(ImageError) as caught:
+            client.classify((photos / "coffee.png").read_bytes(), top_k=0)
+        assert (caught.value.step, caught.value.code) == ("postprocess", "invalid_parameter")
+        assert client.classify((photos / "coffee.png").read_bytes(), top_k=1).classes[0].label == "espresso"
+
+
+@pytest.mark.parametrize("scheme", ["grpc", "http"])
+def test_a_server_that_never_answers(scheme: str) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        PipelineClient(f"{scheme}://127.0.0.1:{silent.getsockname()[1]}", timeout_s=1) as client,
+        pytest.raises(ServiceError),
+    ):
+        client.classify(b"x")
+
+
+def test_no_proxy_is_asked_for_a_server_on_this_machine(
+    server: TritonServer, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for url in (grpc_url(server), http_url(server)):
+        outcome = classify(str(photos / "coffee.png"), "--url", url)
+        assert outcome.returncode == 0, outcome.stderr
+
+
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    """Something that speaks HTTP and is no Triton."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_server_that_is_no_triton(web_server: str) -> None:
+    with PipelineClient(web_server) as client, pytest.raises(ServiceError):
+        client.classify(b"x")
+
+
+# Errors and replies
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "preprocess: empty: expected an image file, got 0 bytes",
+        "in ensemble 'pipeline', preprocess: empty: expected an image file, got 0 bytes",
+    ],
+)
+def test_an_error_of_the_contract(text: str) -> None:
+    error = error_from_text(text)
+    assert isinstance(error, ImageError)
+    assert (error.step, error.code, error.detail) == ("preprocess", "empty", "expected an image file, got 0 bytes")
+
+
+@pytest.mark.parametrize(
+    "text", ["Stub process 'preprocess_0_0' is not healthy.", "preprocess: internal: expected no failure, got one", ""]
+)
+def test_any_other_error_is_the_services(text: str) -> None:
+    assert isinstance(error_from_text(text), ServiceError)
+
+
+@pytest.mark.parametrize("reply", [b"", b"<html>", b'{"outputs": []}'], ids=str)
+def test_a_reply_that_is_none(reply: bytes) -> None:
+    with pytest.raises((ServiceError, ValueError), match="expected"):
+        decode_reply(reply)

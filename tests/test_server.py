@@ -1,0 +1,285 @@
+"""`python -m server`: what it checks, what it says, and that it leaves nothing behind, whatever ends it."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from server import checks
+from server.errors import ServerError
+from server.installation import Installation, find_installation
+from server.process import TritonServer
+from tests.running import processes_of, server_options
+
+READY_S = 60
+
+
+@pytest.fixture
+def repository(lite0: Path, tmp_path: Path) -> Iterator[Path]:
+    """A repository of this test's own; nothing may still serve it at the end."""
+    path = tmp_path / "repository"
+    shutil.copytree(lite0, path)
+    yield path
+    assert processes_of(path) == []
+
+
+def command(repository: Path, *arguments: str) -> list[str]:
+    ports = [f"--{name}-port={port}" for name, port in server_options(repository).ports.items()]
+    return [sys.executable, "-m", "server", "--model-repository", str(repository), *ports, *arguments]
+
+
+def run(repository: Path, *arguments: str, **options: object) -> "subprocess.CompletedProcess[str]":
+    """Run the server where it is expected to end by itself."""
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        command(repository, *arguments), capture_output=True, text=True, timeout=READY_S, **options
+    )
+
+
+def popen(repository: Path, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        command(repository, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
+    )
+
+
+def wait_for(process: "subprocess.Popen[str]", text: str) -> str:
+    """Read the output up to the line that holds `text`."""
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if text in line:
+            return seen
+    raise AssertionError(f"expected {text!r}, got:\n{seen}")
+
+
+def leftovers() -> set[str]:
+    """What servers keep in /tmp and /dev/shm while they run."""
+    return {str(path) for folder in ("/tmp", "/dev/shm") for path in Path(folder).glob("triton-backends-*")}
+
+
+# Its life
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_within_10_s_and_leaves_nothing(repository: Path, number: int) -> None:
+    before = leftovers()
+    with popen(repository) as process:
+        seen = wait_for(process, "Ctrl-C stops it.")
+        assert re.search(r"ready after [\d.]+ s, serving ", seen)
+        assert re.search(r"gRPC     grpc://127\.0\.0\.1:\d+\n  HTTP     http://127\.0\.0\.1:\d+\n", seen)
+        # Two Python models, one of them twice, for files and for frames, and the stand-in backend.
+        assert sum("python_backend_stub" in line for line in processes_of(repository)) >= 5
+        started = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(timeout=15) == 0  # Triton's own exit status
+        assert time.monotonic() - started < 10
+    assert processes_of(repository) == []
+    assert leftovers() <= before
+
+
+@pytest.mark.parametrize("delay_s", [0.1, 0.6, 1.2])
+def test_ctrl_c_during_the_start_ends_it_with_one_message(repository: Path, delay_s: float) -> None:
+    before = leftovers()
+    with popen(repository, "--log", str(repository.parent / "log")) as process:
+        time.sleep(0.4 + delay_s)  # python itself takes a moment to start
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=15)
+    assert (process.returncode, output) == (130, "stopped by SIGINT before the server was ready\n")
+    assert processes_of(repository) == []
+    assert leftovers() <= before
+
+
+def test_triton_ends_with_us_even_where_we_are_killed(repository: Path) -> None:
+    with popen(repository) as process:
+        wait_for(process, "Ctrl-C stops it.")
+        process.kill()
+        process.wait(timeout=10)
+        assert processes_of(repository, within_s=15) == []
+    for path in leftovers():  # nobody was left to remove them
+        shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
+
+
+def test_a_server_that_hangs_is_killed_and_its_stubs_ended(repository: Path) -> None:
+    before = leftovers()
+    with TritonServer(server_options(repository)) as server:
+        server.wait_until_ready()
+        os.kill(server.process.pid, signal.SIGSTOP)
+        started = time.monotonic()
+        assert server.stop() == 128 + signal.SIGKILL
+        assert time.monotonic() - started < 10.5
+    assert processes_of(repository) == []
+    assert leftovers() <= before
+
+
+def test_tritons_own_exit_status_is_returned(repository: Path) -> None:
+    with popen(repository) as process:
+        wait_for(process, "Ctrl-C stops it.")
+        (triton,) = [int(path.name) for path in Path("/proc").glob("[0-9]*") if is_triton(path, process.pid)]
+        os.kill(triton, signal.SIGKILL)
+        assert process.wait(timeout=15) == 128 + signal.SIGKILL
+    assert processes_of(repository, within_s=5) == []
+
+
+def is_triton(path: Path, parent: int) -> bool:
+    try:
+        return (path / "stat").read_text().rpartition(")")[2].split()[1] == str(parent)
+    except OSError:
+        return False
+
+
+def test_it_listens_on_loopback_only(repository: Path) -> None:
+    with TritonServer(server_options(repository)) as server:
+        server.wait_until_ready()
+        for port in server.options.ports.values():
+            with socket.create_connection(("127.0.0.1", port), timeout=5):
+                pass
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.2", port), timeout=5)
+
+
+def test_arguments_after_two_dashes_go_to_triton(repository: Path) -> None:
+    outcome = run(repository, "--", "--no-such-option")
+    assert outcome.returncode == 1
+    assert "no-such-option" in outcome.stderr
+    assert "Triton ended with status 1 before it was ready" in outcome.stderr
+
+
+# What it refuses, and what it then says
+
+
+def test_a_port_that_is_taken(repository: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        outcome = run(repository, f"--http-port={port}")
+    assert outcome.returncode == 1
+    assert f"port {port} (http): expected it to be free on 127.0.0.1, got one in use" in outcome.stderr
+    assert "give --http-port another number" in outcome.stderr
+
+
+def test_every_problem_is_reported_at_once(repository: Path) -> None:
+    (repository / "efficientnet_lite0" / "1" / "model.onnx").unlink()
+    (repository / "preprocess" / "1" / "model.py").unlink()
+    shutil.rmtree(repository / "pipeline" / "1")
+    (repository / "postprocess" / "config.pbtxt").write_text("name: postprocess")
+    outcome = run(repository)
+    assert outcome.returncode == 1
+    for expected in (
+        "efficientnet_lite0/1/model.onnx: expected the model's file, got none: run `make export repository`",
+        "preprocess/1/model.py: expected the model's file, got none",
+        "repository/pipeline: expected a version folder such as 1/, got none",
+        "postprocess/config.pbtxt: expected a Triton model configuration, got: ",
+    ):
+        assert expected in outcome.stderr
+
+
+def test_a_folder_without_models(tmp_path: Path) -> None:
+    outcome = run(tmp_path)
+    assert outcome.returncode == 1
+    assert f"expected folders with a config.pbtxt in {tmp_path}, got none: run `make repository`" in outcome.stderr
+
+
+def test_a_model_that_fails_to_load_is_shown_with_its_own_error(repository: Path) -> None:
+    (repository / "efficientnet_lite0" / "1" / "model.onnx").write_bytes(b"not ONNX")
+    outcome = run(repository, "--log", str(repository.parent / "log"))
+    assert outcome.returncode == 1
+    assert "model efficientnet_lite0 cannot be loaded: " in outcome.stderr
+    assert "Protobuf parsing failed" in outcome.stderr
+    assert "pipeline" not in outcome.stderr  # the ensembles only fail with it
+
+
+def test_a_start_that_takes_too_long_is_given_up(repository: Path) -> None:
+    model = repository / "postprocess" / "1" / "model.py"
+    model.write_text("import time\ntime.sleep(60)\n" + model.read_text())
+    started = time.monotonic()
+    outcome = run(repository, "--ready-timeout-s=3", "--log", str(repository.parent / "log"))
+    assert time.monotonic() - started < 20
+    assert outcome.returncode == 1
+    assert "Triton: expected it to be ready within 3 s, it was not; its log is " in outcome.stderr
+
+
+def test_a_read_only_repository_is_served(repository: Path) -> None:
+    if (
+        os.geteuid() == 0
+        and subprocess.run(["mount", "--bind", repository, repository], capture_output=True).returncode
+    ):
+        pytest.skip("needs the right to mount, or a user other than root")
+    try:
+        if os.geteuid() == 0:
+            subprocess.run(["mount", "-o", "remount,bind,ro", repository], check=True)
+        else:
+            subprocess.run(["chmod", "-R", "a-w", repository], check=True)
+        with pytest.raises(OSError, match=r"Read-only|Permission"):
+            (repository / "x").write_text("")
+        with TritonServer(server_options(repository)) as server:
+            server.wait_until_ready()
+    finally:
+        subprocess.run(["umount" if os.geteuid() == 0 else "true", repository], check=True)
+        subprocess.run(["chmod", "-R", "u+w", repository], check=True)
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Installation:
+    """A copy of the wheel's Triton, to be damaged."""
+    original = find_installation()
+    if not original.is_wheel:
+        pytest.skip("needs the Triton of the wheel nvidia-pytriton")
+    copy = tmp_path / "site-packages" / "pytriton" / "tritonserver"
+    shutil.copytree(original.root, copy)
+    (tmp_path / "site-packages" / "nvidia_pytriton.libs").symlink_to(original.library_folders[-1])
+    return Installation(copy / "bin" / "tritonserver")
+
+
+def test_a_sound_installation_has_no_problem(wheel: Installation) -> None:
+    assert [*checks.check_numpy(wheel), *checks.check_stub(wheel), *checks.check_shared_memory()] == []
+
+
+def test_a_missing_libpython(wheel: Installation, repository: Path) -> None:
+    """The stub asks the loader for a libpython that is nowhere; as on a machine without the right one."""
+    content = wheel.stub.read_bytes()
+    name = re.search(rb"libpython3\.\d+\.so\.1\.0", content)
+    assert name is not None
+    wheel.stub.write_bytes(content.replace(name[0], name[0].replace(b"libpython3", b"libpythonX")))
+    outcome = run(repository, "--tritonserver", str(wheel.tritonserver))
+    assert outcome.returncode == 1
+    assert "libpython: expected libpython3." in outcome.stderr
+    assert "cannot open shared object file" in outcome.stderr
+    assert "apt-get install libpython3." in outcome.stderr
+
+
+def test_a_python_without_a_stub(wheel: Installation) -> None:
+    wheel.stub.unlink()
+    (problem,) = checks.check_stub(wheel)
+    assert "expected a stub for Python 3." in problem
+
+
+def test_numpy_2(repository: Path, tmp_path: Path) -> None:
+    """A numpy 2 that comes first on the path, as where somebody upgraded it."""
+    metadata = tmp_path / "path" / "numpy-2.1.0.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 2.1.0\n")
+    outcome = run(repository, env={**os.environ, "PYTHONPATH": str(metadata.parent.parent)})
+    assert outcome.returncode == 1
+    assert "numpy: expected numpy < 2, with which this Triton's Python backend was built, got 2.1.0" in outcome.stderr
+    assert "pip install 'numpy<2'" in outcome.stderr
+
+
+def test_too_little_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(checks, "MIN_SHARED_MEMORY_BYTES", 1 << 60)
+    (problem,) = checks.check_shared_memory()
+    assert "--shm-size=1g" in problem
+    monkeypatch.setattr(checks, "SHARED_MEMORY", tmp_path / "none")
+    (problem,) = checks.check_shared_memory()
+    assert "mount a tmpfs there" in problem
+
+
+def test_a_path_that_is_no_tritonserver(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="--tritonserver: expected an executable file, got "):
+        find_installation(tmp_path)

@@ -1,0 +1,22 @@
+"""What `make lint` checks, so that `make test` proves it too; and the Makefile's list of its targets."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("arguments", [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]], ids=" ".join)
+def test_lint(arguments: list[str]) -> None:
+    outcome = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=250)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_make_alone_lists_the_targets() -> None:
+    listing = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout
+    targets = [line.split()[1] for line in listing.splitlines()]
+    assert targets[:3] == ["help", "demo", "test"]
+    assert {"setup", "export", "repository", "serve", "classify", "lint", "clean"} <= set(targets)
