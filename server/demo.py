@@ -60,10 +60,20 @@ def export() -> Path:
 
 
 def run_export(recipe: str) -> int:
-    folder = FOLDER / recipe
-    print(f"$ python -m export model --recipe {recipe} --weights pretrained", flush=True)
-    arguments = ["model", "--recipe", recipe, "--output", str(folder), "--repository", str(folder / "model_repository")]
-    status = subprocess.run([sys.executable, "-m", "export", *arguments], cwd=ROOT).returncode
+    folder = shown(FOLDER / recipe)
+    arguments = [
+        "-m",
+        "export",
+        "model",
+        "--recipe",
+        recipe,
+        "--output",
+        folder,
+        "--repository",
+        f"{folder}/model_repository",
+    ]
+    print(f"$ python {' '.join(arguments)}", flush=True)
+    status = subprocess.run([sys.executable, *arguments], cwd=ROOT).returncode
     if status not in (0, EXIT_UNREACHABLE):
         raise DemoError(f"the export of {recipe} failed")
     return status

@@ -16,7 +16,8 @@ def test_lint(arguments: list[str]) -> None:
 
 
 def test_make_alone_lists_the_targets() -> None:
-    listing = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout
+    command = ["make", "--no-print-directory"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout
     targets = [line.split()[1] for line in listing.splitlines()]
     assert targets[:3] == ["help", "demo", "test"]
     assert {"setup", "export", "repository", "serve", "classify", "lint", "clean"} <= set(targets)
