@@ -12,7 +12,7 @@ from .pipeline import DEFAULT_URL, PipelineClient
 from .reply import decode_reply
 from .results import ImageResult
 
-EXIT_FAILED, EXIT_USAGE = 1, 2
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,8 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"python -m client: {error}", file=sys.stderr)
         return EXIT_USAGE
-    with client:
-        outcomes = [classify(client, photo, options) for photo in options.photos]
+    try:
+        with client:
+            outcomes = [classify(client, photo, options) for photo in options.photos]
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     return 0 if all(outcomes) else EXIT_FAILED
 
 

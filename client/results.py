@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ClassificationError, error_from_text
+from .errors import ClassificationError, ServiceError, error_from_text
 
 OUTPUTS = ("class_id", "score", "label", "error")
 
@@ -38,12 +38,12 @@ class ImageResult:
 def read_results(answer: InferResult) -> list[ImageResult]:
     """Turn the outputs of `pipeline`, (N, k) each and error (N, 1), into one result an image.
 
-    Places where no class stands, class_id -1, are left out. Raises ValueError where an output is missing.
+    Places where no class stands, class_id -1, are left out. Raises ServiceError where an output is missing.
     """
     values = [answer.as_numpy(name) for name in OUTPUTS]
     if any(value is None for value in values):
         missing = [name for name, value in zip(OUTPUTS, values, strict=True) if value is None]
-        raise ValueError(f"answer: expected the outputs {list(OUTPUTS)}, got none of {missing}")
+        raise ServiceError(f"answer: expected the outputs {list(OUTPUTS)}, got none of {missing}")
     return [_read_row(*row) for row in zip(*values, strict=True)]
 
 

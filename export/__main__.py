@@ -8,7 +8,7 @@ from .errors import ExportError, UnreachableHostError
 from .recipes import RECIPES
 from .repository import ROOT, TRACKED_RECIPE, TRACKED_REPOSITORY, write_repository
 
-EXIT_FAILED, EXIT_UNREACHABLE = 1, 3
+EXIT_FAILED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,6 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     except ExportError as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     return 0
 
 

@@ -27,7 +27,7 @@ class ServerOptions:
     @property
     def client_host(self) -> str:
         """Where a client on this machine finds the server."""
-        return "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
 
 
 def port_is_free(host: str, port: int) -> bool:

@@ -26,6 +26,9 @@ STOP_TIMEOUT_S = 9  # then it is killed
 KILL_TIMEOUT_S = 1  # for the system to clear away what was killed
 POLL_S = 0.05
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1  # <sys/prctl.h>: the signal that a process gets when its parent dies
+
 
 class TritonServer:
     """A running tritonserver; as a context manager it is stopped on the way out.
@@ -51,8 +54,7 @@ class TritonServer:
 
     def _start(self, backends: Path) -> "subprocess.Popen[bytes]":
         if self.options.log is not None:
-            self.options.log.parent.mkdir(parents=True, exist_ok=True)
-            self._log = self.options.log.open("wb")
+            self._log = _open_log(self.options.log)
         return subprocess.Popen(
             command_line(self.options, self.installation, backends, self._shared_memory_prefix),
             env=self.installation.environment(),
@@ -92,7 +94,7 @@ class TritonServer:
     def _is_live(self) -> bool:
         try:
             status, _ = self._ask("GET", "/v2/health/live")
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
         return status == 200
 
@@ -166,6 +168,14 @@ class TritonServer:
             self._log.close()
 
 
+def _open_log(path: Path) -> IO[bytes]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("wb")
+    except OSError as error:
+        raise ServerError(f"log: expected a file that can be written, got {path}: {error.strerror}") from error
+
+
 def command_line(
     options: ServerOptions, installation: Installation, backends: Path, shared_memory_prefix: str
 ) -> list[str]:
@@ -197,5 +207,4 @@ def _prepare_child() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     wanted = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -36,6 +36,8 @@ def main(arguments: List[str]) -> int:
         command = " ".join(Path(part).name for part in error.cmd[:4])
         print(f"setup: '{command}' failed, its message is above; run the command again", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     STAMP.write_text(fingerprint(name))
     return 0
 

@@ -171,7 +171,24 @@ def test_any_other_error_is_the_services(text: str) -> None:
     assert isinstance(error_from_text(text), ServiceError)
 
 
-@pytest.mark.parametrize("reply", [b"", b"<html>", b'{"outputs": []}'], ids=str)
-def test_a_reply_that_is_none(reply: bytes) -> None:
-    with pytest.raises((ServiceError, ValueError), match="expected"):
+HEADER = b'{"outputs": [{"name": "score", "datatype": "FP32", "shape": [1, 1], "parameters": {"binary_data_size": 4}}]}'
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (b"", "expected JSON, then binary, got 0 bytes"),
+        (b"<html>", "expected JSON, then binary, got 6 bytes starting b'<html>'"),
+        (b"[1]", "expected a JSON object with outputs, got 3 bytes"),
+        (b"{}", "expected a JSON object with outputs, got 2 bytes"),
+        (HEADER + b"123", f"expected {len(HEADER)} bytes of JSON and 4 of outputs, got {len(HEADER) + 3} in all"),
+        (
+            HEADER + b"1234",
+            r"expected the outputs \['class_id', 'score', 'label', 'error'\], got none of \['class_id', ",
+        ),
+    ],
+    ids=["empty", "html", "list", "no outputs", "cut off", "another model"],
+)
+def test_a_reply_that_is_none(reply: bytes, message: str) -> None:
+    with pytest.raises(ServiceError, match=message):
         decode_reply(reply)
