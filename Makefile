@@ -7,7 +7,7 @@ ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(RECIPE)),model_repository,build/$(RECIPE)/model_repository)
 
-.PHONY: help demo test setup export repository serve classify lint clean debian-packages
+.PHONY: help demo test setup export repository serve classify bench-backend lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -32,6 +32,9 @@ serve: repository ## Serve until Ctrl-C (ARGS='--http-port 9000' for other ports
 classify: setup ## Classify a photo with the running server (IMAGE=photo.jpg)
 	@$(run) client classify $(IMAGE) $(ARGS)
 
+bench-backend: setup ## Measure the stand-in onnxruntime backend against ONNX Runtime itself (2 minutes)
+	@$(run) benchmarks.onnxruntime_backend
+
 lint: ## Check style and types
 	@$(PYTHON) -m server.setup --dev && .venv/bin/ruff check . && .venv/bin/ruff format --check . && $(run) mypy
 
@@ -39,4 +42,4 @@ clean: ## Remove .venv, build/ and the version folders
 	rm -rf .venv build model_repository/*/1
 
 debian-packages: ## Install the Debian packages that some tests need (as root)
-	apt-get update -qq && apt-get install -y --no-install-recommends curl
+	apt-get update -qq && apt-get install -y --no-install-recommends curl libb64-0d

@@ -1,1 +1,1 @@
-"""Measurements: of the stand-in backend so far."""
+"""Measurements; each module is run by `python -m benchmarks.NAME`."""

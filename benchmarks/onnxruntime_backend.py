@@ -2,7 +2,7 @@
 
 The same ResNet-50 at batch 8 with the same threads, first in this process by ONNX Runtime alone, then by perf_analyzer
 through a real server, with the tensors in system shared memory. Other work on the machine slows both, unequally: they
-take turns, one at a time, medians count, and only of rounds in which other programs left the cores alone.
+take turns, one at a time, and medians count.
 """
 
 import argparse
@@ -30,7 +30,6 @@ from server.process import TritonServer
 from server.signals import StoppedBySignal, stop_on_signals
 
 from .errors import BenchmarkError
-from .other_work import OtherWork
 from .perf_analyzer import PerfAnalyzer, find_perf_analyzer
 
 MODEL = "resnet50"
@@ -41,7 +40,6 @@ WINDOW_S = 2  # short, so that what is compared runs within seconds of each othe
 WINDOWS = 3  # the fewest that perf_analyzer reports on
 MEASUREMENT_S = 1.2 * WINDOW_S * WINDOWS  # perf_analyzer stretches each window by a fifth
 TARGET_RATIO = 0.95
-QUIET_CORES = 0.05  # what others may take: 2.5 % of two cores, half of what the target leaves
 EXPORT_TIMEOUT_S = 600
 PERF_ANALYZER_TIMEOUT_S = 60 + 10 * MEASUREMENT_S
 LOG = ROOT / "build" / "benchmarks" / "triton.log"
@@ -53,16 +51,10 @@ class Round:
 
     in_process: float
     served: dict[int, float]  # by concurrency
-    others: float  # cores that other programs kept busy meanwhile
-
-    @property
-    def is_quiet(self) -> bool:
-        return self.others <= QUIET_CORES
 
     def __str__(self) -> str:
         rates = ", ".join(f"{rate:.1f} at concurrency {concurrency}" for concurrency, rate in self.served.items())
-        note = "" if self.is_quiet else ": not counted"
-        return f"in-process {self.in_process:.1f}, served {rates} images/s; others took {self.others:.2f} cores{note}"
+        return f"in-process {self.in_process:.1f}, served {rates} images/s"
 
     @property
     def ratio(self) -> float:
@@ -143,23 +135,20 @@ def measure_rounds(repository: Path, analyzer: PerfAnalyzer, count: int) -> list
         server.wait_until_ready()
         rounds = []
         for number in range(count):
-            print(f"round {number + 1} of {count}:", end=" ", flush=True)
             rounds.append(measure_round(session, analyzer, server, backwards=number % 2 == 1))
-            print(rounds[-1], flush=True)
+            print(f"round {number + 1} of {count}: {rounds[-1]}", flush=True)
         return rounds
 
 
 def measure_round(session: Any, analyzer: PerfAnalyzer, server: TritonServer, *, backwards: bool) -> Round:
     order = [IN_PROCESS, *CONCURRENCIES]
     rates = {}
-    other_work = OtherWork(server.process.pid)
     for load in reversed(order) if backwards else order:
         if load == IN_PROCESS:
             rates[load] = measure_in_process(session)
         else:
             rates[load] = measure_served(analyzer, server.options, load)
-    others = other_work.cores()
-    return Round(in_process=rates[IN_PROCESS], served={load: rates[load] for load in CONCURRENCIES}, others=others)
+    return Round(in_process=rates[IN_PROCESS], served={load: rates[load] for load in CONCURRENCIES})
 
 
 def in_process_session(repository: Path) -> Any:
@@ -213,20 +202,15 @@ def measure_served(analyzer: PerfAnalyzer, options: ServerOptions, concurrency: 
 
 
 def table(rounds: Sequence[Round]) -> str:
-    """The rates of the quiet rounds with their spread, and the ratio against the target."""
-    quiet = [single for single in rounds if single.is_quiet]
-    if not quiet:
-        return (
-            f"no result: in none of {len(rounds)} rounds did others take {QUIET_CORES} cores or less: try again later"
-        )
-    series = {"ONNX Runtime in one process": [single.in_process for single in quiet]}
+    """The rates with their spread, and the ratio of the rounds against the target."""
+    series = {"ONNX Runtime in one process": [single.in_process for single in rounds]}
     for concurrency in CONCURRENCIES:
-        series[f"served, concurrency {concurrency}"] = [single.served[concurrency] for single in quiet]
-    ratios = [single.ratio for single in quiet]
+        series[f"served, concurrency {concurrency}"] = [single.served[concurrency] for single in rounds]
+    ratios = [single.ratio for single in rounds]
     verdict = "met" if statistics.median(ratios) >= TARGET_RATIO else "missed"
     lines = [
         f"{MODEL}, batch {BATCH}, ONNX Runtime {onnxruntime.__version__}, {os.cpu_count()} cores {platform.machine()}, "
-        f"{len(quiet)} quiet of {len(rounds)} rounds",
+        f"{len(rounds)} rounds",
         f"{'images/s':32}  median  lowest  highest",
         *(f"{name:32}  {statistics.median(x):6.1f}  {min(x):6.1f}  {max(x):7.1f}" for name, x in series.items()),
         f"{'ratio, concurrency 1':32}  {statistics.median(ratios):6.3f}  {min(ratios):6.3f}  {max(ratios):7.3f}  "

@@ -42,10 +42,8 @@ class Wheel:
 
 # A plain `perf-analyzer` is an empty placeholder, 0.1.0, where the platform has no wheel of the real one.
 FOR_NEW_GLIBC = [Wheel("perf-analyzer==2.60.0", "manylinux_2_38_x86_64", "perf_analyzer/bin/perf_analyzer")]
-FOR_OLD_GLIBC = [
-    Wheel(
-        "nvidia-cuda-runtime-cu12==12.3.101", "manylinux1_x86_64", "nvidia/cuda_runtime/lib/libcudart.so.12"
-    ),  # it is linked against CUDA, and does not use it here
+FOR_OLD_GLIBC = [  # linked against CUDA's runtime, which is not used here
+    Wheel("nvidia-cuda-runtime-cu12==12.3.101", "manylinux1_x86_64", "nvidia/cuda_runtime/lib/libcudart.so.12"),
     Wheel("tritonclient==2.50.0", "manylinux1_x86_64", "tritonclient-2.50.0.data/data/bin/perf_analyzer"),
 ]
 NEW_GLIBC = (2, 38)

@@ -1,0 +1,31 @@
+"""The measurements run from end to end; how fast anything is, they say and no test does."""
+
+import ctypes.util
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import onnxruntime_backend
+from benchmarks.onnxruntime_backend import Round
+
+
+def test_the_backend_is_measured() -> None:
+    if ctypes.util.find_library("b64") is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs libb64: apt-get install libb64-0d")
+    command = [sys.executable, "-m", "benchmarks.onnxruntime_backend", "--rounds", "1"]
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert outcome.returncode == 0, outcome.stderr
+    for row in ("ONNX Runtime in one process", "served, concurrency 1", "served, concurrency 2"):
+        numbers = re.search(rf"^{row} +([\d.]+) +([\d.]+) +([\d.]+)$", outcome.stdout, re.MULTILINE)
+        assert numbers is not None, outcome.stdout
+        assert float(numbers[1]) > 0
+
+
+def test_the_ratio_is_that_of_each_round_and_its_median_counts() -> None:
+    rounds = [Round(in_process=50, served={1: served, 2: 50}) for served in (25, 49, 100)]  # ratios 0.5, 0.98, 2
+    last = onnxruntime_backend.table(rounds).splitlines()[-1]
+    assert last.split()[3:6] == ["0.980", "0.500", "2.000"]
+    assert last.endswith("met")
