@@ -30,7 +30,7 @@ serve: repository ## Serve until Ctrl-C (ARGS='--http-port 9000' for other ports
 	@exec $(run) server --model-repository $(serve_repository) $(ARGS)
 
 classify: setup ## Classify a photo with the running server (IMAGE=photo.jpg)
-	@$(run) client classify $(IMAGE) $(ARGS)
+	@$(run) client classify "$(or $(IMAGE),$(error give a photo: make classify IMAGE=photo.jpg))" $(ARGS)
 
 bench-backend: setup ## Measure the stand-in onnxruntime backend against ONNX Runtime itself (2 minutes)
 	@$(run) benchmarks.onnxruntime_backend
