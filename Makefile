@@ -17,11 +17,11 @@ demo: setup ## Set up, export, serve and classify three photos, then stop everyt
 test: ## Set up, then prove it: all tests, through the real server
 	@$(PYTHON) -m server.setup --dev && $(run) pytest $(ARGS)
 
-setup: ## Make .venv with pinned dependencies (PYTHON=python3.12 picks the Python)
+setup: ## Make .venv with pinned dependencies (PYTHON=python3.12 picks the Python of a new one)
 	@$(PYTHON) -m server.setup
 
 export: setup ## Write build/RECIPE/model.onnx (RECIPE=resnet50 WEIGHTS=pretrained|random|FILE)
-	@$(run) export model --recipe $(RECIPE) --weights $(WEIGHTS)
+	@$(run) export model --recipe $(RECIPE) --weights "$(WEIGHTS)"
 
 repository: setup ## Fill the version folders of the model repository from the export
 	@$(run) export repository --recipe $(RECIPE)
@@ -39,7 +39,7 @@ lint: ## Check style and types
 	@$(PYTHON) -m server.setup --dev && .venv/bin/ruff check . && .venv/bin/ruff format --check . && $(run) mypy
 
 clean: ## Remove .venv, build/ and the version folders
-	rm -rf .venv build model_repository/*/1
+	rm -rf .venv build model_repository/*/1 .mypy_cache .ruff_cache .pytest_cache
 
 debian-packages: ## Install the Debian packages that some tests need (as root)
 	apt-get update -qq && apt-get install -y --no-install-recommends curl libb64-0d

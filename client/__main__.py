@@ -67,6 +67,8 @@ def show(name: str, result: ImageResult, as_json: bool, time_taken: str = "") ->
         print(f"{name}  {time_taken}".rstrip())
         for one in result.classes:
             print(f"  {one.score:8.2%}  {one.class_id:4}  {one.label}")
+        if not result.classes:
+            print("  no class reaches the threshold")
         sys.stdout.flush()
     return error is None
 

@@ -65,9 +65,12 @@ class PipelineClient:
         except exception as error:
             if _is_answer(error.status()):
                 raise error_from_text(error.message()) from error
-            raise ServiceError(f"{self.url}: {error.message()}") from error
-        except OSError as error:  # over HTTP: refused, reset, timed out
-            raise ServiceError(f"{self.url}: expected a Triton server, got: {error.strerror or error}") from error
+            raise self._no_answer(error.message()) from error
+        except Exception as error:  # over HTTP tritonclient lets through what its transport raises, of many kinds
+            raise self._no_answer(getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
+
+    def _no_answer(self, got: str) -> ServiceError:
+        return ServiceError(f"{self.url}: expected the answer of a Triton server that has `pipeline`, got: {got}")
 
 
 def split_url(url: str) -> tuple[str, str]:

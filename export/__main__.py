@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             write_repository(recipe, exported, repository)
             print(f"wrote {shown(repository)}: the model repository of recipe {recipe.name}")
     except UnreachableHostError as error:
-        print(f"{error} (--weights FILE or random needs no host)", file=sys.stderr)
+        print(f"{error} (weights random or from a FILE need no host)", file=sys.stderr)
         return EXIT_UNREACHABLE
     except ExportError as error:
         print(error, file=sys.stderr)

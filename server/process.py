@@ -25,6 +25,7 @@ DRAIN_TIMEOUT_S = 7  # for requests in flight, when the server is told to stop
 STOP_TIMEOUT_S = 9  # then it is killed
 KILL_TIMEOUT_S = 1  # for the system to clear away what was killed
 POLL_S = 0.05
+LOG_LINES = 5
 
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>: the signal that a process gets when its parent dies
@@ -85,8 +86,8 @@ class TritonServer:
                 raise ServerError(f"Triton ended with status {self.exit_status} before it was ready{self._log_hint()}")
             if time.monotonic() > deadline:
                 raise ServerError(
-                    f"Triton: expected it to be ready within {self.options.ready_timeout_s:g} s, it was not"
-                    f"{self._log_hint()}: give --ready-timeout-s more where the machine is slow"
+                    f"Triton: expected it to be ready within {self.options.ready_timeout_s:g} s, it was not: give "
+                    f"--ready-timeout-s more where the machine is slow{self._log_hint()}"
                 )
             time.sleep(POLL_S)
         self._check_models()
@@ -124,7 +125,11 @@ class TritonServer:
             connection.close()
 
     def _log_hint(self) -> str:
-        return "" if self.options.log is None else f"; its log is {self.options.log}"
+        """Where Triton's log is in a file: its name, and its last lines, in which the cause stands."""
+        if self.options.log is None:
+            return ""
+        last = self.options.log.read_text("utf-8", "replace").splitlines()[-LOG_LINES:]
+        return "\n".join([f"; the end of its log {self.options.log}:", *last])
 
     def wait(self) -> int:
         """Wait for Triton's end and return its exit status (128 + n where signal n killed it)."""

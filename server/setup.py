@@ -22,14 +22,14 @@ MIN_GLIBC = (2, 35)
 
 def main(arguments: List[str]) -> int:
     """Install what `make demo` needs, with --dev also what `make test` needs; quick where nothing is to be done."""
-    problem = find_problem(sys.version_info[:2], platform.system(), platform.machine(), platform.libc_ver())
-    if problem:
-        print(f"setup: {problem}", file=sys.stderr)
-        return 1
     name = "requirements-dev.txt" if "--dev" in arguments else "requirements.txt"
     if is_installed(name):
         return 0
-    print(f"setup: installing {name} into .venv; the first time takes minutes, most of it for torch", flush=True)
+    if venv_python() not in SUPPORTED_PYTHONS:
+        problem = find_problem(sys.version_info[:2], platform.system(), platform.machine(), platform.libc_ver())
+        if problem:
+            print(f"setup: {problem}", file=sys.stderr)
+            return 1
     try:
         install(name)
     except subprocess.CalledProcessError as error:
@@ -60,31 +60,33 @@ def find_problem(python: Tuple[int, ...], system: str, machine: str, libc: Tuple
 
 def install(name: str) -> None:
     """Make .venv where there is none that works, and install requirements file `name` into it."""
-    if not venv_works():
+    if venv_python() not in SUPPORTED_PYTHONS:
+        print("setup: making .venv; the first installation takes minutes, most of it for torch", flush=True)
         subprocess.check_call([sys.executable, "-m", "venv", "--clear", str(VENV)])
+    print(f"setup: installing {name} into .venv", flush=True)
     pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check"]
     subprocess.check_call([*pip, "--constraint", str(ROOT / "constraints.txt"), "--requirement", str(ROOT / name)])
 
 
 def is_installed(name: str) -> bool:
     """Whether .venv holds what requirements file `name` says; an environment for tests serves the demo too."""
-    if not STAMP.exists():
+    if not STAMP.exists() or venv_python() not in SUPPORTED_PYTHONS:
         return False
-    return STAMP.read_text() in (fingerprint(name), fingerprint("requirements-dev.txt")) and venv_works()
+    return STAMP.read_text() in (fingerprint(name), fingerprint("requirements-dev.txt"))
 
 
-def venv_works() -> bool:
-    """Whether .venv has a Python that starts, of the version that runs this."""
+def venv_python() -> Optional[Tuple[int, ...]]:
+    """The version of .venv's Python, such as (3, 11), whichever Python runs this; None where it does not start."""
     try:
-        version = subprocess.check_output([str(PYTHON), "-c", "import sys; print(sys.version_info[:2])"])
+        version = subprocess.check_output([str(PYTHON), "-c", "import sys; print(*sys.version_info[:2])"])
     except (OSError, subprocess.CalledProcessError):
-        return False
-    return version.decode().strip() == str(sys.version_info[:2])
+        return None
+    return tuple(int(part) for part in version.split())
 
 
 def fingerprint(name: str) -> str:
-    """The sha256 of the Python version and of every file that says what is installed for requirements file `name`."""
-    digest = hashlib.sha256(repr((name, sys.version_info[:2])).encode())
+    """The sha256 of every file that says what is installed for requirements file `name`."""
+    digest = hashlib.sha256(name.encode())
     for path in ("constraints.txt", "requirements.txt", name):
         digest.update((ROOT / path).read_bytes())
     return digest.hexdigest()

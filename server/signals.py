@@ -1,7 +1,9 @@
-"""SIGINT and SIGTERM as an exception, so that every way out of a `with` stops what it started."""
+"""SIGINT, SIGTERM and SIGHUP as an exception, so that every way out of a `with` stops what it started."""
 
 import signal
 from types import FrameType
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, a supervisor, a terminal that is closed
 
 
 class StoppedBySignal(BaseException):
@@ -13,12 +15,12 @@ class StoppedBySignal(BaseException):
 
 
 def stop_on_signals() -> None:
-    """From now on the first SIGINT or SIGTERM raises StoppedBySignal; later ones must not interrupt the cleaning up."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """From now on the first such signal raises StoppedBySignal; later ones must not interrupt the cleaning up."""
+    for number in STOPPING:
         signal.signal(number, _raise_once)
 
 
 def _raise_once(number: int, frame: FrameType | None) -> None:
-    for handled in (signal.SIGINT, signal.SIGTERM):
+    for handled in STOPPING:
         signal.signal(handled, signal.SIG_IGN)
     raise StoppedBySignal(number)

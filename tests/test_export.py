@@ -108,9 +108,9 @@ def test_bad_weights_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"expected pretrained, random or a file .* got no file"):
         read_state_dict(tmp_path / "missing.pth")
     cases = {
-        "text.pth": (b"hello", "expected a readable checkpoint|could run code"),
-        "text.pth.xz": (b"hello", "expected a readable checkpoint"),
-        "text.safetensors": (b"hello", "expected a readable checkpoint"),
+        "text.pth": (b"hello", "expected a checkpoint that torch can read|could run code"),
+        "text.pth.xz": (b"hello", "expected a checkpoint that torch can read"),
+        "text.safetensors": (b"hello", "expected a checkpoint that torch can read"),
         "model.h5": (b"hello", "expected a file that ends in"),
     }
     for name, (content, message) in cases.items():
@@ -129,7 +129,7 @@ def test_weights_of_another_architecture_are_named(small: torch.nn.Module) -> No
     with pytest.raises(ExportError) as caught:
         fit_state_dict(small, state, "weights other.pth", "small")
     assert str(caught.value) == (
-        "weights other.pth: expected the tensors of small, got another network's: 1 missing (0.weight); "
+        "weights other.pth: expected exactly the tensors of small, got 1 missing (0.weight); "
         "1 unexpected (head.weight); 1 of another shape (3.weight (5, 144) for (10, 144))"
     )
 
@@ -317,7 +317,8 @@ def test_an_unreachable_host_has_an_exit_status_of_its_own(tmp_path: Path) -> No
     )
     assert outcome.returncode == EXIT_UNREACHABLE
     assert outcome.stderr == (
-        "weights: download.pytorch.org cannot be reached: Connection refused (--weights FILE or random needs no host)\n"
+        "weights: download.pytorch.org cannot be reached: Connection refused "
+        "(weights random or from a FILE need no host)\n"
     )
 
 

@@ -68,7 +68,7 @@ def leftovers() -> set[str]:
 # Its life
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_it_within_10_s_and_leaves_nothing(repository: Path, number: int) -> None:
     before = leftovers()
     with popen(repository) as process:
@@ -149,10 +149,11 @@ def test_it_listens_on_loopback_only(repository: Path) -> None:
 
 
 def test_arguments_after_two_dashes_go_to_triton(repository: Path) -> None:
-    outcome = run(repository, "--", "--no-such-option")
-    assert outcome.returncode == 1
-    assert "no-such-option" in outcome.stderr
-    assert "Triton ended with status 1 before it was ready" in outcome.stderr
+    for log in ([], ["--log", str(repository.parent / "log")]):  # the cause is shown from the log too
+        outcome = run(repository, *log, "--", "--no-such-option")
+        assert outcome.returncode == 1
+        assert "no-such-option" in outcome.stderr
+        assert "Triton ended with status 1 before it was ready" in outcome.stderr
 
 
 # What it refuses, and what it then says
@@ -205,7 +206,7 @@ def test_a_start_that_takes_too_long_is_given_up(repository: Path) -> None:
     outcome = run(repository, "--ready-timeout-s=3", "--log", str(repository.parent / "log"))
     assert time.monotonic() - started < 20
     assert outcome.returncode == 1
-    assert "Triton: expected it to be ready within 3 s, it was not; its log is " in outcome.stderr
+    assert "Triton: expected it to be ready within 3 s, it was not: give --ready-timeout-s more" in outcome.stderr
 
 
 def test_a_read_only_repository_is_served(repository: Path) -> None:

@@ -40,23 +40,30 @@ def test_a_machine_that_is_not(machine: tuple[tuple[int, int], str, str, tuple[s
 
 
 @pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.13"])
-def test_another_python_says_so_itself(version: str) -> None:
-    """Where the machine has one, on the path or among pyenv's."""
+def test_another_python_says_so_itself(tmp_path: Path, version: str) -> None:
+    """Where the machine has one, on the path or among pyenv's; in a checkout without a .venv."""
     pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     python = str(pyenv[0]) if pyenv else shutil.which(f"python{version}")
     if python is None:
         pytest.skip(f"needs a Python {version}")
+    shutil.copytree(setup.ROOT / "server", tmp_path / "server")
     command = [python, "-B", "-m", "server.setup"]
-    outcome = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    outcome = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert outcome.returncode == 1
     assert f"setup: expected Python 3.11 or 3.12, got {version}: run make with PYTHON=python3.11" in outcome.stderr
 
 
-def test_an_environment_that_is_up_to_date_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A .venv elsewhere, with this test's Python and no stamp."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
     monkeypatch.setattr(setup, "PYTHON", tmp_path / "bin" / "python")
     monkeypatch.setattr(setup, "STAMP", tmp_path / "installed.sha256")
+    return tmp_path
+
+
+def test_an_environment_that_is_up_to_date_is_left_alone(venv: Path) -> None:
     assert not setup.is_installed("requirements.txt")
     setup.STAMP.write_text(setup.fingerprint("requirements-dev.txt"))
     assert setup.is_installed("requirements.txt")
@@ -64,6 +71,12 @@ def test_an_environment_that_is_up_to_date_is_left_alone(tmp_path: Path, monkeyp
     setup.STAMP.write_text(setup.fingerprint("requirements.txt"))
     assert setup.is_installed("requirements.txt")
     assert not setup.is_installed("requirements-dev.txt")
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(venv: Path) -> None:
+    setup.STAMP.write_text(setup.fingerprint("requirements.txt"))
+    (venv / "bin" / "python").unlink()
+    assert not setup.is_installed("requirements.txt")
 
 
 def test_every_direct_requirement_is_pinned_once() -> None:
