@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ import onnxruntime
 from server.checks import read_config
 from server.errors import ServerError
 from server.installation import ROOT
-from server.options import ServerOptions, free_ports
+from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
 from server.signals import StoppedBySignal, stop_on_signals
 
@@ -131,7 +131,7 @@ def write_classifier_repository(weights: str, folder: Path) -> Path:
 def measure_rounds(repository: Path, analyzer: PerfAnalyzer, count: int) -> list[Round]:
     """Serve `repository` and measure, telling each round; every other one runs backwards, so that drifts cancel."""
     session = in_process_session(repository)
-    with TritonServer(server_options(repository)) as server:
+    with TritonServer(with_free_ports(ServerOptions(repository=repository, log=LOG))) as server:
         server.wait_until_ready()
         rounds = []
         for number in range(count):
@@ -165,12 +165,6 @@ def in_process_session(repository: Path) -> Any:
 
 def random_images() -> "np.ndarray[Any, np.dtype[np.float32]]":
     return np.random.default_rng(0).random((BATCH, 3, 224, 224), dtype=np.float32)
-
-
-def server_options(repository: Path) -> ServerOptions:
-    options = ServerOptions(repository=repository, log=LOG)
-    ports = free_ports(options)
-    return replace(options, http_port=ports["http"], grpc_port=ports["grpc"], metrics_port=ports["metrics"])
 
 
 def measure_in_process(session: Any) -> float:

@@ -17,6 +17,7 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a file's name may be any bytes
     if options.command == "decode":
         return decode(options.json)
     try:
@@ -73,6 +74,13 @@ def show(name: str, result: ImageResult, as_json: bool, time_taken: str = "") ->
     return error is None
 
 
+def positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}")
+    return value
+
+
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m client", epilog="Exit status: 0; 1 where a classification failed; 2 wrong usage."
@@ -88,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
     classify.add_argument("--top-k", type=int, metavar="K", help="classes an answer (default: the pipeline's, 5)")
     classify.add_argument("--threshold", type=float, metavar="P", help="leave out scores below P, 0 to 1 (default: 0)")
     classify.add_argument(
-        "--timeout-s", type=float, default=30, metavar="S", help="for each photo (default: %(default)s)"
+        "--timeout-s", type=positive, default=30, metavar="S", help="for each photo (default: %(default)s)"
     )
     commands.add_parser("decode", parents=[common], help="read the reply of curl --data-binary from standard input")
     return result

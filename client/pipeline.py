@@ -12,7 +12,7 @@ from .results import OUTPUTS, ImageResult, read_results
 
 DEFAULT_URL = "grpc://127.0.0.1:8001"
 DEFAULT_PORTS = {"grpc": 8001, "http": 8000}
-_URL = re.compile(r"(?P<scheme>grpc|http)://(?P<host>[\w.-]+|\[[\da-fA-F:]+\])(:(?P<port>\d+))?/?")
+_URL = re.compile(r"(?P<scheme>grpc|http)://(?P<host>[\w.-]+|\[[\da-f:]+\])(:(?P<port>\d{1,5}))?/?", re.ASCII)
 
 
 class PipelineClient:
@@ -76,7 +76,7 @@ class PipelineClient:
 def split_url(url: str) -> tuple[str, str]:
     """Split grpc://host[:port] or http://host[:port] into its scheme and host:port; raise ValueError for another."""
     match = _URL.fullmatch(url)
-    if match is None:
+    if match is None or int(match["port"] or 1) not in range(1, 65536):
         raise ValueError(f"url: expected grpc://HOST:PORT or http://HOST:PORT, got {url}")
     return match["scheme"], f"{match['host']}:{match['port'] or DEFAULT_PORTS[match['scheme']]}"
 

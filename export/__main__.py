@@ -1,6 +1,7 @@
 """`python -m export`: the command line."""
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ EXIT_FAILED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that unfinished files are removed
     recipe = RECIPES[options.recipe]
     exported: Path = options.output or ROOT / "build" / recipe.name
     repository: Path | None = options.repository
@@ -62,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="W",
         help="pretrained, random, or a .pth, .pth.xz or .safetensors file",
     )
-    model.add_argument("--seed", type=int, default=0, help="of random weights (default: %(default)s)")
+    model.add_argument("--seed", type=seed, default=0, help="of random weights (default: %(default)s)")
     model.add_argument("--repository", type=Path, metavar="DIR", help="also write a complete model repository there")
     repository = commands.add_parser(
         "repository", parents=[common], help="write a model repository from the files of an earlier export"
@@ -74,6 +76,12 @@ def parser() -> argparse.ArgumentParser:
         help="default: model_repository for recipe resnet50, else build/RECIPE/model_repository",
     )
     return result
+
+
+def seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2**63 - 1, got {text}")
+    return int(text)
 
 
 def shown(path: Path) -> str:

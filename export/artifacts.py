@@ -10,14 +10,12 @@ import onnx
 import onnxruntime
 import torch
 
-from .files import writable
+from .files import EXPORTED_FILES, writable
 from .labels import imagenet_labels, random_labels
 from .pretrained import sha256
 from .recipes import Recipe
 from .to_onnx import CHECKED_BATCHES, measure_difference, write_onnx
 from .weights import LoadedNetwork, load_network
-
-FILES = ("model.onnx", "labels.txt", "manifest.json")
 
 
 def export_model(recipe: Recipe, weights: str, seed: int, folder: Path) -> dict[str, Any]:
@@ -31,7 +29,7 @@ def export_model(recipe: Recipe, weights: str, seed: int, folder: Path) -> dict[
         (new / "labels.txt").write_text("".join(f"{label}\n" for label in labels), "utf-8")
         manifest = describe(recipe, network, new / "model.onnx", difference)
         (new / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
-        for file in FILES:
+        for file in EXPORTED_FILES:
             (new / file).replace(folder / file)
     return manifest
 

@@ -1,10 +1,12 @@
-"""Folders that an export writes to."""
+"""The files of an export, and the folders that they are written to."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import ExportError
+
+EXPORTED_FILES = ("model.onnx", "labels.txt", "manifest.json")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import http.client
 import importlib.util
 import os
 import socket
+import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 import rich.progress
 
 from .errors import ExportError, UnreachableHostError
+from .files import writable
 
 CONNECT_TIMEOUT_S = 10
 
@@ -49,31 +51,35 @@ class Download:
         """
         path = torch_hub_cache() / Path(urlsplit(self.url).path).name
         if not path.is_file():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f"{path.name}.{os.getpid()}.part")
-            try:
+            with writable(path.parent), tempfile.TemporaryDirectory(dir=path.parent, prefix=".download-") as folder:
+                part = Path(folder, path.name)
                 self._download(part)
                 self._check_hash(part)
                 part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
         self._check_hash(path)
         return path
 
     def _download(self, part: Path) -> None:
-        host = urlsplit(self.url).netloc
         response = open_url(self.url, timeout_s=CONNECT_TIMEOUT_S)
         total = int(response.headers.get("Content-Length", 0)) or None
+        with response, part.open("wb") as out, rich.progress.Progress() as progress:
+            task = progress.add_task(f"downloading {part.name}", total=total)
+            while piece := self._read_piece(response):
+                out.write(piece)
+                progress.advance(task, len(piece))
+            if total not in (None, out.tell()):
+                raise self._broken(f"got {out.tell()} of {total} bytes")
+
+    def _read_piece(self, response: http.client.HTTPResponse) -> bytes:
         try:
-            with response, part.open("wb") as out, rich.progress.Progress() as progress:
-                task = progress.add_task(f"downloading {part.name.split('.')[0]}", total=total)
-                while chunk := response.read(1 << 20):
-                    out.write(chunk)
-                    progress.advance(task, len(chunk))
+            return response.read(1 << 20)
         except (OSError, http.client.HTTPException) as error:
-            raise UnreachableHostError(
-                f"weights: the connection to {host} broke: {error}: run the command again"
-            ) from error
+            raise self._broken(str(error)) from error
+
+    def _broken(self, reason: str) -> UnreachableHostError:
+        return UnreachableHostError(
+            f"weights: the connection to {urlsplit(self.url).netloc} broke: {reason}: try again"
+        )
 
     def _check_hash(self, path: Path) -> None:
         actual = sha256(path)

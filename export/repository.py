@@ -16,7 +16,7 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from .errors import ExportError
-from .files import writable
+from .files import EXPORTED_FILES, writable
 from .recipes import Recipe
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,12 +44,16 @@ def write_repository(recipe: Recipe, exported: Path, repository: Path) -> None:
 
 
 def check_export(recipe: Recipe, exported: Path) -> None:
-    manifest = exported / "manifest.json"
-    if not manifest.is_file():
+    missing = [name for name in EXPORTED_FILES if not (exported / name).is_file()]
+    if missing:
         raise ExportError(
-            f"{exported}: expected an export of {recipe.name}, got none: run `make export RECIPE={recipe.name}`"
+            f"{exported}: expected an export of {recipe.name}, got one without {', '.join(missing)}: "
+            f"run `make export RECIPE={recipe.name}`"
         )
-    exported_recipe = json.loads(manifest.read_text("utf-8"))["recipe"]
+    try:
+        exported_recipe = json.loads((exported / "manifest.json").read_text("utf-8"))["recipe"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExportError(f"{exported / 'manifest.json'}: expected the manifest of an export, got another") from error
     if exported_recipe != recipe.name:
         raise ExportError(f"{exported}: expected an export of {recipe.name}, got one of {exported_recipe}")
 

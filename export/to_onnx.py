@@ -48,9 +48,11 @@ def measure_difference(module: torch.nn.Module, crop_size: int, path: Path) -> f
         images = torch.randn(batch, 3, crop_size, crop_size, generator=generator)
         with torch.inference_mode():
             expected = module(images).numpy()
+        if not np.isfinite(expected).all() or not expected.any():
+            raise ExportError("weights: expected a network whose logits are finite and not all zero, got another")
         (actual,) = session.run([OUTPUT_NAME], {INPUT_NAME: images.numpy()})
         differences.append(float(np.abs(actual - expected).max() / np.abs(expected).max()))
-    if not max(differences) <= MAX_RELATIVE_DIFFERENCE:  # also true for NaN
+    if not max(differences) <= MAX_RELATIVE_DIFFERENCE:  # so that NaN fails too
         raise ExportError(
             f"{path.name}: expected logits within {MAX_RELATIVE_DIFFERENCE:g} of torch's at batches {CHECKED_BATCHES}, "
             f"got {differences}"

@@ -2,9 +2,11 @@
 
 import io
 import lzma
+import os
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import safetensors.torch
 import torch
@@ -46,7 +48,7 @@ def load_network(recipe: Recipe, weights: str, seed: int) -> LoadedNetwork:
 
 def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
     """Read .pth, .pt, .pth.xz or .safetensors; never runs code that a pickle carries."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113  # Path.is_file() raises where a name is too long
         raise ExportError(f"weights: expected pretrained, random or a file ({', '.join(SUFFIXES)}), got no file {path}")
     if not path.name.endswith(SUFFIXES):
         raise ExportError(f"weights: expected a file that ends in {', '.join(SUFFIXES)}, got {path.name}")
@@ -65,13 +67,24 @@ def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
             f"weights {path.name}: expected a checkpoint that torch can read, got a damaged or other file: "
             "save it with torch.save(model.state_dict(), FILE)"
         ) from error
-    if not isinstance(state_dict, dict) or not all(isinstance(value, torch.Tensor) for value in state_dict.values()):
-        found = sorted(state_dict)[:5] if isinstance(state_dict, dict) else type(state_dict).__name__
+    if not is_state_dict(state_dict):
+        found = list(map(str, state_dict))[:5] if isinstance(state_dict, dict) else type(state_dict).__name__
         raise ExportError(
             f"weights {path.name}: expected a state_dict, names to tensors, got {found}: "
             "save it with torch.save(model.state_dict(), FILE)"
         )
-    return state_dict
+    return cast(dict[str, torch.Tensor], state_dict)
+
+
+def is_state_dict(value: object) -> bool:
+    """Whether it maps names to ordinary tensors: real numbers, dense, with their content."""
+    return isinstance(value, dict) and all(
+        isinstance(name, str)
+        and isinstance(tensor, torch.Tensor)
+        and not (tensor.is_complex() or tensor.is_meta)
+        and tensor.layout is torch.strided
+        for name, tensor in value.items()
+    )
 
 
 def fit_state_dict(module: torch.nn.Module, state_dict: dict[str, torch.Tensor], what: str, architecture: str) -> None:

@@ -1,6 +1,7 @@
 """`python -m server`: serve a model repository until a signal says to stop."""
 
 import argparse
+import ipaddress
 import signal
 import sys
 import time
@@ -8,7 +9,6 @@ from pathlib import Path
 
 from .errors import ServerError
 from .options import ServerOptions
-from .process import TritonServer
 from .signals import StoppedBySignal, stop_on_signals
 
 EXIT_FAILED = 1
@@ -29,14 +29,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 def serve(options: ServerOptions, tritonserver: Path | None) -> int:
     """Start, wait for readiness, print the endpoints, and return Triton's exit status at its end."""
+    from .process import TritonServer  # takes a moment to import, in which a signal must already be heard
+
     started = time.monotonic()
     with TritonServer(options, tritonserver) as server:
         server.wait_until_ready()
         print(endpoints(options, time.monotonic() - started), flush=True)
         try:
-            return server.wait()
+            status = server.wait()
         except StoppedBySignal as stopped:
             return server.stop(signal.SIGINT if stopped.number == signal.SIGINT else signal.SIGTERM)
+        print(f"Triton ended by itself, with status {status}", file=sys.stderr)
+        return status
 
 
 def endpoints(options: ServerOptions, seconds: float) -> str:
@@ -60,13 +64,14 @@ def parse(arguments: list[str] | None) -> tuple[ServerOptions, Path | None]:
     parser.add_argument("--model-repository", type=Path, default=defaults.repository, metavar="DIR", dest="repository")
     parser.add_argument("--tritonserver", type=Path, metavar="PATH", help="default: the container's, else the wheel's")
     parser.add_argument(
-        "--host", default=defaults.host, help="address to bind to (default: %(default)s, this machine only)"
+        "--host",
+        type=ipv4_address,
+        default=defaults.host,
+        metavar="ADDRESS",
+        help="IPv4 address to bind to (default: %(default)s, this machine only)",
     )
-    parser.add_argument("--http-port", type=int, default=defaults.http_port, metavar="N", help="default: %(default)s")
-    parser.add_argument("--grpc-port", type=int, default=defaults.grpc_port, metavar="N", help="default: %(default)s")
-    parser.add_argument(
-        "--metrics-port", type=int, default=defaults.metrics_port, metavar="N", help="default: %(default)s"
-    )
+    for name, port in defaults.ports.items():
+        parser.add_argument(f"--{name}-port", type=port_number, default=port, metavar="N", help="default: %(default)s")
     parser.add_argument(
         "--ready-timeout-s", type=float, default=defaults.ready_timeout_s, metavar="S", help="default: %(default)s"
     )
@@ -76,6 +81,19 @@ def parse(arguments: list[str] | None) -> tuple[ServerOptions, Path | None]:
     tritonserver = values.pop("tritonserver")
     values["triton_arguments"] = tuple(values["triton_arguments"])
     return ServerOptions(**values), tritonserver
+
+
+def ipv4_address(text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected an IPv4 address such as 0.0.0.0, got {text}") from error
+
+
+def port_number(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 65535, got {text}")
+    return int(text)
 
 
 if __name__ == "__main__":

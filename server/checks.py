@@ -3,20 +3,26 @@
 Each check returns the problems it found, none where all is well; all of them are reported at once.
 """
 
+import errno
 import importlib.metadata
 import os
+import re
+import resource
 import shutil
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from .installation import Installation, python_version
-from .options import ServerOptions, port_is_free
+from .options import ServerOptions, bind_error
 
 MIN_SHARED_MEMORY_BYTES = 128 << 20
 SHARED_MEMORY = Path("/dev/shm")
+STACK_BYTES = 256 << 20  # an HTTP body that arrives in many pieces overflows the usual 8 MB and kills the server
 DEFAULT_MODEL_FILES = {"python": "model.py", "onnxruntime": "model.onnx"}
 
 
@@ -27,6 +33,8 @@ def find_problems(options: ServerOptions, installation: Installation) -> list[st
         *check_stub(installation),
         *check_ports(options),
         *check_shared_memory(),
+        *check_stack(),
+        *check_paths(options.repository),
         *check_repository(options.repository),
     ]
 
@@ -36,11 +44,11 @@ def check_numpy(installation: Installation) -> list[str]:
     try:
         version = importlib.metadata.version("numpy")
     except importlib.metadata.PackageNotFoundError:
-        return ["numpy: expected numpy < 2, got none installed: pip install 'numpy<2'"]
+        return [f"numpy: expected numpy < 2, got none installed: {sys.executable} -m pip install 'numpy<2'"]
     if installation.is_wheel and int(version.split(".")[0]) >= 2:
         return [
             f"numpy: expected numpy < 2, with which this Triton's Python backend was built, got {version}, "
-            "which makes it read wrong pixels: pip install 'numpy<2'"
+            f"which makes it read wrong pixels: {sys.executable} -m pip install 'numpy<2'"
         ]
     return []
 
@@ -69,13 +77,18 @@ def check_stub(installation: Installation) -> list[str]:
 
 def check_ports(options: ServerOptions) -> list[str]:
     """Each port must be free on the address that the server binds to."""
+    if len(set(options.ports.values())) < len(options.ports):
+        return [f"ports: expected three different ones, got {options.ports}"]
     problems = []
     for name, port in options.ports.items():
-        if not port_is_free(options.host, port):
+        error = bind_error(options.host, port)
+        if error is not None and error.errno == errno.EADDRINUSE:
             problems.append(
                 f"port {port} ({name}): expected it to be free on {options.host}, got one in use: stop what uses it "
                 f"(`ss -ltnp 'sport = :{port}'` shows it), or give --{name}-port another number"
             )
+        elif error is not None:
+            problems.append(f"port {port} ({name}): expected to bind to {options.host}, got: {error.strerror}")
     return problems
 
 
@@ -92,31 +105,64 @@ def check_shared_memory() -> list[str]:
     return []
 
 
+def check_stack() -> list[str]:
+    """The launcher raises the soft limit of the stack as far as the hard one allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if hard == resource.RLIM_INFINITY or hard >= STACK_BYTES:
+        return []
+    return [
+        f"stack: expected a hard limit of at least {STACK_BYTES >> 20} MB, without which a photo of 5 MB sent by curl "
+        f"kills Triton, got {hard >> 20} MB: raise it, in Docker by --ulimit stack={STACK_BYTES}"
+    ]
+
+
+def check_paths(repository: Path) -> list[str]:
+    """Triton starts the processes of Python models through a shell, without quotes, and in ASCII."""
+    return [
+        f"{what}: expected a path of ASCII letters, digits and ._/+@%=:,- for Triton's sake, got '{path}': {cure}"
+        for what, path, cure in (
+            ("model repository", repository, "move it, or mount it elsewhere"),
+            ("temporary folder", Path(tempfile.gettempdir()), "set TMPDIR to another"),
+        )
+        if not re.fullmatch(r"[\w./+@%=:,-]+", str(path), re.ASCII)
+    ]
+
+
 def check_repository(repository: Path) -> list[str]:
     """Every model must have a config.pbtxt that parses, a version folder, and its file in it."""
-    paths = sorted(repository.glob("*/config.pbtxt"))
-    if not paths:
+    if not any(repository.glob("*/config.pbtxt")):
         return [
             f"model repository: expected folders with a config.pbtxt in {repository}, got none: run `make repository`"
         ]
-    return [problem for path in paths for problem in check_model(path)]
+    models = sorted(path for path in repository.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if not any(version.name.isdigit() for model in models for version in model.iterdir()):
+        return [
+            f"model repository: expected version folders such as 1/ in {repository}, got none: "
+            "run `make export repository`"
+        ]
+    return [problem for model in models for problem in check_model(model)]
 
 
-def check_model(path: Path) -> list[str]:
+def check_model(folder: Path) -> list[str]:
+    path = folder / "config.pbtxt"
+    if not path.is_file():
+        return [f"{path}: expected a model's configuration, got none: move {folder} out of the repository"]
     try:
         config = read_config(path)
     except (text_format.ParseError, UnicodeDecodeError) as error:
         return [f"{path}: expected a Triton model configuration, got: {error}"]
-    versions = [folder for folder in path.parent.iterdir() if folder.is_dir() and folder.name.isdigit()]
+    if config.name and config.name != folder.name:
+        return [f"{path}: expected name '{folder.name}', as its folder's, got '{config.name}'"]
+    versions = [version for version in folder.iterdir() if version.is_dir() and version.name.isdigit()]
     if not versions:
-        return [f"{path.parent}: expected a version folder such as 1/, got none: run `make export repository`"]
+        return [f"{folder}: expected a version folder such as 1/, got none: run `make export repository`"]
     file = config.default_model_filename or DEFAULT_MODEL_FILES.get(config.backend)
     if file is None:  # an ensemble, or a backend whose files we do not know
         return []
     return [
-        f"{folder / file}: expected the model's file, got none: run `make export repository`"
-        for folder in versions
-        if not (folder / file).exists()
+        f"{version / file}: expected the model's file, got none: run `make export repository`"
+        for version in versions
+        if not (version / file).exists()
     ]
 
 

@@ -9,30 +9,33 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from .errors import ServerError
 from .installation import ROOT
-from .options import ServerOptions, free_ports
+from .options import ServerOptions, with_free_ports
 from .process import TritonServer
 from .signals import StoppedBySignal, stop_on_signals
 
-FOLDER = ROOT / "build" / "demo"  # apart from build/RECIPE and model_repository/, which may hold the user's own export
+# From the root. Apart from build/RECIPE and model_repository/, which may hold the user's own export.
+FOLDER = Path("build", "demo")
 EXIT_UNREACHABLE = 3  # of `python -m export`
+PYTHON = os.path.relpath(sys.executable, ROOT) if Path(sys.executable).is_relative_to(ROOT) else sys.executable
 PHOTOS = ("coffee.png", "chelsea.png", "rocket.jpg")  # of the scikit-image package
 
 
 def main() -> int:
     stop_on_signals()
+    os.chdir(ROOT)
     try:
         recipe = export()
         options = server_options(FOLDER / recipe / "model_repository")
         started = time.monotonic()
-        print(f"\n$ {PYTHON} -m server --model-repository {shown(options.repository)}", flush=True)
+        ports = " ".join(f"--{name}-port {port}" for name, port in options.ports.items())
+        print(f"\n$ {PYTHON} -m server --model-repository {options.repository} {ports}", flush=True)
         with TritonServer(options) as server:
             server.wait_until_ready()
-            print(f"ready after {time.monotonic() - started:.1f} s; Triton's log is {shown(FOLDER / 'triton.log')}")
+            print(f"ready after {time.monotonic() - started:.1f} s; Triton's log is {options.log}")
             classify(options)
         print(f"\nThe server is stopped. To keep one running: make export serve RECIPE={recipe}")
     except ServerError as error:
@@ -57,7 +60,7 @@ def export() -> str:
 
 
 def run_export(recipe: str) -> int:
-    folder = shown(FOLDER / recipe)
+    folder = FOLDER / recipe
     status = run(f"{PYTHON} -m export model --recipe {recipe} --output {folder} --repository {folder}/model_repository")
     if status not in (0, EXIT_UNREACHABLE):
         raise ServerError(f"the export of {recipe} failed, its message is above")
@@ -67,10 +70,11 @@ def run_export(recipe: str) -> int:
 def server_options(repository: Path) -> ServerOptions:
     """The default ports, or free ones where one of those is in use."""
     usual = ServerOptions(repository=repository, log=FOLDER / "triton.log")
-    ports = free_ports(usual)
-    if ports != usual.ports:
-        print(f"\nA default port is in use: taking {ports['http']} (HTTP) and {ports['grpc']} (gRPC).")
-    return replace(usual, http_port=ports["http"], grpc_port=ports["grpc"], metrics_port=ports["metrics"])
+    options = with_free_ports(usual)
+    for name, port in options.ports.items():
+        if port != usual.ports[name]:
+            print(f"\nport {usual.ports[name]} is in use: taking {port} for {name}", end="")
+    return options
 
 
 def classify(options: ServerOptions) -> None:
@@ -97,20 +101,14 @@ def copy_photos() -> list[str]:
         raise ServerError("photos: expected the package scikit-image, which has them, got none: run `make setup`")
     for photo in PHOTOS:
         shutil.copy(Path(spec.origin).parent / "data" / photo, FOLDER)
-    return [shown(FOLDER / photo) for photo in PHOTOS]
+    return [str(FOLDER / photo) for photo in PHOTOS]
 
 
 def run(command: str) -> int:
-    """Show a shell command and run it, exactly as shown, at the root of the project; return its exit status."""
+    """Show a shell command and run it, exactly as shown; return its exit status."""
     print(f"$ {command}", flush=True)
-    return subprocess.run(["sh", "-c", command], cwd=ROOT, env={**os.environ, "no_proxy": "127.0.0.1"}).returncode
+    return subprocess.run(["sh", "-c", command], env={**os.environ, "no_proxy": "127.0.0.1"}).returncode
 
-
-def shown(path: Path) -> str:
-    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
-
-
-PYTHON = shown(Path(sys.executable))
 
 if __name__ == "__main__":
     sys.exit(main())

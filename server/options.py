@@ -1,7 +1,8 @@
 """What a server is started with."""
 
+import ipaddress
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .installation import ROOT
@@ -12,7 +13,7 @@ class ServerOptions:
     """The defaults are those of `python -m server`."""
 
     repository: Path = ROOT / "model_repository"
-    host: str = "127.0.0.1"
+    host: str = "127.0.0.1"  # an IPv4 address
     http_port: int = 8000
     grpc_port: int = 8001
     metrics_port: int = 8002
@@ -27,29 +28,34 @@ class ServerOptions:
     @property
     def client_host(self) -> str:
         """Where a client on this machine finds the server."""
-        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return "127.0.0.1" if self.host == "0.0.0.0" else self.host
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return ipaddress.IPv4Address(self.host).is_loopback
 
 
-def port_is_free(host: str, port: int) -> bool:
-    """Whether a server can bind to `port` on `host` now."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
+def bind_error(host: str, port: int) -> OSError | None:
+    """Why a server cannot bind to `port` on `host` now; None where it can."""
+    with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Triton: a port just closed is free
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+    return None
 
 
-def free_ports(options: ServerOptions) -> dict[str, int]:
-    """The ports of `options`, each that is in use replaced by a free one."""
-    return {
-        name: port if port_is_free(options.host, port) else _any_free_port(options.host)
-        for name, port in options.ports.items()
-    }
+def with_free_ports(options: ServerOptions) -> ServerOptions:
+    """Replace each port of `options` that is in use, or 0, by a free one."""
+    http, grpc, metrics = (_free_port(options.host, port) for port in options.ports.values())
+    return replace(options, http_port=http, grpc_port=grpc, metrics_port=metrics)
 
 
-def _any_free_port(host: str) -> int:
+def _free_port(host: str, wanted: int) -> int:
+    if wanted and bind_error(host, wanted) is None:
+        return wanted
     with socket.socket() as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]

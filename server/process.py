@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import resource
+import secrets
 import shutil
 import signal
 import subprocess
@@ -15,17 +16,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from .checks import find_problems, read_config
+from .checks import STACK_BYTES, find_problems, read_config
 from .errors import ServerError
 from .installation import Installation, backend_directory, find_installation
 from .options import ServerOptions
+from .signals import signals_ignored
 
-STACK_BYTES = 256 << 20  # an HTTP body that arrives in many pieces overflows the usual 8 MB and kills the server
-DRAIN_TIMEOUT_S = 7  # for requests in flight, when the server is told to stop
-STOP_TIMEOUT_S = 9  # then it is killed
+DRAIN_TIMEOUT_S = 6  # for requests in flight, when the server is told to stop
+STOP_TIMEOUT_S = 8  # then it is killed
 KILL_TIMEOUT_S = 1  # for the system to clear away what was killed
 POLL_S = 0.05
 LOG_LINES = 5
+ADMIN_KEY_HEADER = "triton-admin-key"
 
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>: the signal that a process gets when its parent dies
@@ -47,6 +49,7 @@ class TritonServer:
         # Names that tell this server's shared memory from another's, so that it can be removed after a kill.
         self._shared_memory_prefix = self._folder.name
         self._log: IO[bytes] | None = None
+        self._admin_key = "" if options.is_loopback else secrets.token_urlsafe()
         try:
             self.process = self._start(backend_directory(self.installation, self._folder))
         except BaseException:
@@ -57,7 +60,11 @@ class TritonServer:
         if self.options.log is not None:
             self._log = _open_log(self.options.log)
         return subprocess.Popen(
-            command_line(self.options, self.installation, backends, self._shared_memory_prefix),
+            [
+                *command_line(self.options, self.installation, backends, self._shared_memory_prefix),
+                *restrictions(self._admin_key),
+                *self.options.triton_arguments,
+            ],
             env=self.installation.environment(),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -117,7 +124,7 @@ class TritonServer:
     def _ask(self, method: str, path: str) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(self.options.client_host, self.options.http_port, timeout=10)
         try:
-            connection.request(method, path)
+            connection.request(method, path, headers={ADMIN_KEY_HEADER: self._admin_key})
             reply = connection.getresponse()
             body = reply.read()
             return reply.status, json.loads(body) if body else None
@@ -141,15 +148,16 @@ class TritonServer:
 
         Returns its exit status; does nothing where it has been stopped before.
         """
-        if self.process.poll() is None:
-            self.process.send_signal(signal_number)
-            try:
-                self.process.wait(timeout=STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self._end_stubs()
-        self._remove_files()
+        with signals_ignored():
+            if self.process.poll() is None:
+                self.process.send_signal(signal_number)
+                try:
+                    self.process.wait(timeout=STOP_TIMEOUT_S)
+                except subprocess.TimeoutExpired:
+                    self.process.kill()
+                    self.process.wait()
+            self._end_stubs()
+            self._remove_files()
         return self.exit_status
 
     @property
@@ -204,7 +212,15 @@ def command_line(
     ]
     if not Path("/dev/nvidiactl").exists():  # no driver: the GPU metrics would only complain
         command.append("--allow-gpu-metrics=false")
-    return [*command, *options.triton_arguments]
+    return command
+
+
+def restrictions(admin_key: str) -> list[str]:
+    """With a key, keep from the network what runs code or reads memory here: whoever may load a model may run any."""
+    if not admin_key:
+        return []
+    protocols = f"model-repository,shared-memory,trace,logging:{ADMIN_KEY_HEADER}={admin_key}"
+    return [f"--http-restricted-api={protocols}", f"--grpc-restricted-protocol={protocols}"]
 
 
 def _prepare_child() -> None:

@@ -76,9 +76,10 @@ def is_installed(name: str) -> bool:
 
 
 def venv_python() -> Optional[Tuple[int, ...]]:
-    """The version of .venv's Python, such as (3, 11), whichever Python runs this; None where it does not start."""
+    """The version of .venv's Python, such as (3, 11), whichever Python runs this; None where it or pip is broken."""
+    probe = "import sys, pip; print(*sys.version_info[:2])"
     try:
-        version = subprocess.check_output([str(PYTHON), "-c", "import sys; print(*sys.version_info[:2])"])
+        version = subprocess.check_output([str(PYTHON), "-c", probe], stderr=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError):
         return None
     return tuple(int(part) for part in version.split())

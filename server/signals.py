@@ -1,6 +1,9 @@
 """SIGINT, SIGTERM and SIGHUP as an exception, so that every way out of a `with` stops what it started."""
 
+import contextlib
 import signal
+import threading
+from collections.abc import Iterator
 from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, a supervisor, a terminal that is closed
@@ -18,6 +21,20 @@ def stop_on_signals() -> None:
     """From now on the first such signal raises StoppedBySignal; later ones must not interrupt the cleaning up."""
     for number in STOPPING:
         signal.signal(number, _raise_once)
+
+
+@contextlib.contextmanager
+def signals_ignored() -> Iterator[None]:
+    """For the time of a clean-up, which a signal must not break off. Does nothing outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _raise_once(number: int, frame: FrameType | None) -> None:

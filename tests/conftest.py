@@ -1,10 +1,12 @@
 """Servers that are started once a run, and the photographs that they are asked about."""
 
+import ctypes.util
 import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -26,11 +28,21 @@ def need_shared(path: Path) -> Path:
 def need_program(name: str, package: str) -> str:
     """Skip where a program is absent, naming its Debian package; in CI, which installs it first, fail."""
     path = shutil.which(name)
-    if path is None and os.environ.get("CI") == "true":
-        pytest.fail(f"needs {name}: apt-get install {package}")
     if path is None:
-        pytest.skip(f"needs {name}: apt-get install {package}")
+        lacks(f"needs {name}: apt-get install {package}")
     return path
+
+
+def need_library(name: str, package: str) -> None:
+    """The same for a shared library."""
+    if ctypes.util.find_library(name) is None:
+        lacks(f"needs lib{name}: apt-get install {package}")
+
+
+def lacks(message: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +79,12 @@ def resnet50_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton
     assert export(["model", *arguments]) == 0
     with started(folder / "repository") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_photos() -> list[Path]:
+    """Photographs as ImageNet has them."""
+    return sorted(need_shared(SHARED / "images" / "photos").iterdir())
 
 
 @pytest.fixture(scope="session")

@@ -14,14 +14,15 @@ def reference_pixels(file: bytes) -> Image.Image:
     return ImageOps.exif_transpose(image).convert("RGB")
 
 
-def reference_crop(image: Image.Image, resize_size: int = 256, crop_size: int = 224) -> npt.NDArray[np.uint8]:
-    """torchvision's Resize(resize_size, antialias=True), CenterCrop(crop_size): the whole image is resized first."""
+def reference_crop(image: Image.Image, interpolation: str = "bilinear") -> npt.NDArray[np.uint8]:
+    """torchvision's Resize(256, antialias=True), CenterCrop(224): the whole image is resized first."""
+    resize_size, crop_size = 256, 224
     width, height = image.size
     if width <= height:
         size = (resize_size, int(resize_size * height / width))
     else:
         size = (int(resize_size * width / height), resize_size)
-    resized = image.resize(size, Image.Resampling.BILINEAR)
+    resized = image.resize(size, Image.Resampling[interpolation.upper()])
     left, top = round((size[0] - crop_size) / 2.0), round((size[1] - crop_size) / 2.0)
     return np.asarray(resized.crop((left, top, left + crop_size, top + crop_size)))
 

@@ -1,27 +1,30 @@
 """Starting servers on free ports, and finding what one has left behind."""
 
 import contextlib
+import re
+import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from server.options import ServerOptions, free_ports
+from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
 
 
 def server_options(repository: Path, *triton_arguments: str) -> ServerOptions:
     """Options on free ports, with Triton's log beside the repository."""
-    options = ServerOptions(
-        repository=repository,
-        http_port=18000,
-        grpc_port=18001,
-        metrics_port=18002,
-        log=repository.parent / "triton.log",
-        triton_arguments=triton_arguments,
+    return with_free_ports(
+        ServerOptions(
+            repository=repository,
+            http_port=0,
+            grpc_port=0,
+            metrics_port=0,
+            log=repository.parent / "triton.log",
+            triton_arguments=triton_arguments,
+        )
     )
-    ports = free_ports(options)
-    return replace(options, http_port=ports["http"], grpc_port=ports["grpc"], metrics_port=ports["metrics"])
 
 
 @contextlib.contextmanager
@@ -41,18 +44,44 @@ def http_url(server: TritonServer) -> str:
     return f"http://127.0.0.1:{server.options.http_port}"
 
 
-def processes_of(repository: Path, within_s: float = 0) -> list[str]:
-    """Command lines of the processes that serve `repository`, tritonserver and stubs; waits for their end at most
-    `within_s`."""
+@contextlib.contextmanager
+def child(command: list[str], stop_within_s: float = 20, **options: Any) -> "Iterator[subprocess.Popen[str]]":
+    """A program that is ended on the way out, even where an assertion fails."""
+    process = subprocess.Popen(command, text=True, **options)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(stop_within_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.communicate()
+
+
+def processes_of(*paths: Path, within_s: float = 0) -> list[str]:
+    """Command lines of the processes, tritonserver and stubs, in which one of `paths` stands; waits for their end at
+    most `within_s`."""
     deadline = time.monotonic() + within_s
-    while (found := _processes_with(str(repository))) and time.monotonic() < deadline:
+    while found := [line for line in triton_command_lines() if any(str(path) in line for path in paths)]:
+        if time.monotonic() > deadline:
+            break
         time.sleep(0.1)
     return found
 
 
-def _processes_with(text: str) -> list[str]:
+def triton_command_lines() -> list[str]:
     lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it ended meanwhile
             lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return [line for line in lines if text in line and ("tritonserver" in line or "triton_python_backend_stub" in line)]
+    return [line for line in lines if "tritonserver" in line or "triton_python_backend_stub" in line]
+
+
+def leftovers() -> set[Path]:
+    """What servers keep in the temporary folder and in /dev/shm while they run, of servers that run no more."""
+    running = set(re.findall(r"triton-backends-\w{8}", " ".join(triton_command_lines())))
+    folders = (Path(tempfile.gettempdir()), Path("/dev/shm"))
+    found = {path for folder in folders for path in folder.glob("triton-backends-*")}
+    return {path for path in found if path.name[: len("triton-backends-") + 8] not in running}

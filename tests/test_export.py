@@ -1,7 +1,6 @@
 """Exports: weights that fit and weights that do not, the checked ONNX file, and where pretrained weights come from."""
 
 import hashlib
-import http.server
 import json
 import lzma
 import os
@@ -9,7 +8,6 @@ import pickle
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +28,7 @@ from export.recipes import RECIPES
 from export.resnet import Bottleneck, resnet50
 from export.to_onnx import measure_difference, write_onnx
 from export.weights import fit_state_dict, load_network, read_state_dict
+from tests.web import serving
 
 RESNET50 = RECIPES["resnet50"]
 
@@ -120,6 +119,33 @@ def test_bad_weights_files_are_refused(tmp_path: Path) -> None:
     torch.save({"epoch": 3, "state_dict": {}}, tmp_path / "training.pth")
     with pytest.raises(ExportError, match=r"expected a state_dict, names to tensors, got \['epoch', 'state_dict'\]"):
         read_state_dict(tmp_path / "training.pth")
+
+
+@pytest.mark.parametrize(
+    "state_dict",
+    [
+        {1: torch.zeros(1)},
+        {1: torch.zeros(1), "a": torch.zeros(1)},
+        {"a": torch.zeros(1, dtype=torch.complex64)},
+        {"a": torch.zeros(2, 2).to_sparse()},
+        [torch.zeros(1)],
+    ],
+    ids=["integer names", "mixed names", "complex", "sparse", "list"],
+)
+def test_what_only_looks_like_a_state_dict_is_refused(tmp_path: Path, state_dict: object) -> None:
+    torch.save(state_dict, tmp_path / "odd.pth")
+    with pytest.raises(ExportError, match="expected a state_dict, names to tensors, got "):
+        read_state_dict(tmp_path / "odd.pth")
+
+
+def test_a_network_without_answers_is_refused(tmp_path: Path) -> None:
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4)).eval()
+    for weight in (float("nan"), 0.0):
+        for parameter in module.parameters():
+            torch.nn.init.constant_(parameter, weight)
+        write_onnx(module, 8, tmp_path / "model.onnx")
+        with pytest.raises(ExportError, match="expected a network whose logits are finite and not all zero"):
+            measure_difference(module, 8, tmp_path / "model.onnx")
 
 
 def test_weights_of_another_architecture_are_named(small: torch.nn.Module) -> None:
@@ -213,9 +239,16 @@ def test_a_repository_needs_an_export_of_its_own_recipe(
 ) -> None:
     repository = ["--repository", str(tmp_path / "repository")]
     assert export(["repository", "--output", str(tmp_path), *repository]) == EXIT_FAILED
-    assert "expected an export of resnet50, got none: run `make export RECIPE=resnet50`" in capsys.readouterr().err
-    assert export(["repository", "--output", str(lite0 / "efficientnet_lite0" / "1"), *repository]) == EXIT_FAILED
+    assert (
+        "expected an export of resnet50, got one without model.onnx, labels.txt, manifest.json: run `make export"
+        in capsys.readouterr().err
+    )
+    assert export(["repository", "--output", str(lite0.parent), *repository]) == EXIT_FAILED
     assert "expected an export of resnet50, got one of efficientnet_lite0" in capsys.readouterr().err
+    for name in ("model.onnx", "labels.txt", "manifest.json"):
+        (tmp_path / name).write_text("[]")
+    assert export(["repository", "--output", str(tmp_path), *repository]) == EXIT_FAILED
+    assert "manifest.json: expected the manifest of an export, got another" in capsys.readouterr().err
 
 
 def test_only_recipe_resnet50_is_written_into_the_tracked_repository(
@@ -247,26 +280,11 @@ def test_a_refreshed_version_folder_has_no_stale_file(lite0: Path) -> None:
 
 
 @pytest.fixture
-def weights_host(tmp_path: Path) -> Iterator[str]:
-    """An HTTP server on this machine that has one file."""
-    content = tmp_path / "host"
-    content.mkdir()
-    (content / "net-2cf24dba.pth").write_bytes(b"hello")
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *arguments: object) -> None:
-            super().__init__(*arguments, directory=str(content))  # type: ignore[arg-type]
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def weights_host() -> Iterator[str]:
+    """A host of weights, one of them whole."""
+    files = {"/net-2cf24dba.pth": b"hello", "/broken-2cf24dba.pth": b"hello"}
+    with serving(files, cut_short=frozenset(["/broken-2cf24dba.pth"])) as url:
+        yield url
 
 
 @pytest.fixture(autouse=True)
@@ -288,6 +306,28 @@ def test_a_download_is_checked_and_cached(weights_host: str, cache: Path) -> Non
 def test_a_download_with_another_hash_is_refused_and_not_kept(weights_host: str, cache: Path) -> None:
     with pytest.raises(ExportError, match=r"expected a file of sha256 00000000\.\.\., got 2cf24dba"):
         Download(f"{weights_host}/net-2cf24dba.pth", sha256_start="00000000").fetch()
+    assert list(cache.iterdir()) == []
+
+
+def test_a_cached_file_with_another_hash_is_named(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    (cache / "net-2cf24dba.pth").write_bytes(b"damaged")
+    with pytest.raises(
+        ExportError, match=r"expected a file of sha256 2cf24dba\.\.\., got .* in .*net-2cf24dba\.pth: remove"
+    ):
+        Download("http://127.0.0.1:1/net-2cf24dba.pth", sha256_start="2cf24dba").fetch()
+
+
+def test_a_cache_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_HOME", "/proc/nowhere")
+    with pytest.raises(ExportError, match="/proc/nowhere/hub/checkpoints: expected a folder that can be written to"):
+        Download("http://127.0.0.1:1/net-2cf24dba.pth", sha256_start="2cf24dba").fetch()
+
+
+def test_a_connection_that_breaks_is_told_from_a_full_disk(weights_host: str, cache: Path) -> None:
+    """The host promises more than it sends."""
+    with pytest.raises(UnreachableHostError, match=r"the connection to 127\.0\.0\.1:.* broke: got 5 of 6 bytes"):
+        Download(f"{weights_host}/broken-2cf24dba.pth", sha256_start="2cf24dba").fetch()
     assert list(cache.iterdir()) == []
 
 

@@ -8,15 +8,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from PIL import Image
 
 from export.recipes import RECIPES
 from export.weights import load_network
 from server.process import TritonServer
-from tests.asking import ask
+from tests.asking import ask, ask_model
 from tests.conftest import RESNET50_WEIGHTS, SHARED, need_shared
 from tests.reference import reference_input
 
 
+@pytest.mark.parametrize("way", ["grpc", "http", "frame"])
 @pytest.mark.parametrize(
     ("photo", "label", "score"),
     [
@@ -27,9 +29,14 @@ from tests.reference import reference_input
     ],
 )
 def test_scores_are_those_that_come_with_the_weights(
-    resnet50_server: TritonServer, photos: Path, photo: str, label: str, score: float
+    resnet50_server: TritonServer, photos: Path, way: str, photo: str, label: str, score: float
 ) -> None:
-    answer = ask(resnet50_server, "grpc", [(photos / photo).read_bytes()])
+    path = photos / photo
+    if way == "frame":
+        frame = np.asarray(Image.open(path).convert("RGB"))[np.newaxis]
+        answer = ask_model(resnet50_server, "grpc", "pipeline_frames", "frame", frame)
+    else:
+        answer = ask(resnet50_server, way, [path.read_bytes()])
     assert answer["label"][0, 0].decode() == label
     assert answer["score"][0, 0] == pytest.approx(score, abs=0.006)  # given to two digits
 

@@ -8,16 +8,22 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tritonclient.grpc
+import tritonclient.utils
 
 from server import checks
 from server.errors import ServerError
 from server.installation import Installation, find_installation
 from server.process import TritonServer
-from tests.running import processes_of, server_options
+from tests.running import child, leftovers, processes_of, server_options
 
 READY_S = 60
 
@@ -43,10 +49,9 @@ def run(repository: Path, *arguments: str, **options: object) -> "subprocess.Com
     )
 
 
-def popen(repository: Path, *arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        command(repository, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
-    )
+def popen(repository: Path, *arguments: str) -> "AbstractContextManager[subprocess.Popen[str]]":
+    """Run the server until it is told to stop."""
+    return child(command(repository, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def wait_for(process: "subprocess.Popen[str]", text: str) -> str:
@@ -58,11 +63,6 @@ def wait_for(process: "subprocess.Popen[str]", text: str) -> str:
         if text in line:
             return seen
     raise AssertionError(f"expected {text!r}, got:\n{seen}")
-
-
-def leftovers() -> set[str]:
-    """What servers keep in /tmp and /dev/shm while they run."""
-    return {str(path) for folder in ("/tmp", "/dev/shm") for path in Path(folder).glob("triton-backends-*")}
 
 
 # Its life
@@ -101,13 +101,14 @@ def test_ctrl_c_during_the_start_ends_it_with_one_message(repository: Path, dela
 
 
 def test_triton_ends_with_us_even_where_we_are_killed(repository: Path) -> None:
+    before = leftovers()
     with popen(repository) as process:
         wait_for(process, "Ctrl-C stops it.")
         process.kill()
         process.wait(timeout=10)
         assert processes_of(repository, within_s=15) == []
-    for path in leftovers():  # nobody was left to remove them
-        shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
+    for path in leftovers() - before:  # nobody was left to remove them
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def test_a_server_that_hangs_is_killed_and_its_stubs_ended(repository: Path) -> None:
@@ -128,6 +129,8 @@ def test_tritons_own_exit_status_is_returned(repository: Path) -> None:
         (triton,) = [int(path.name) for path in Path("/proc").glob("[0-9]*") if is_triton(path, process.pid)]
         os.kill(triton, signal.SIGKILL)
         assert process.wait(timeout=15) == 128 + signal.SIGKILL
+        assert process.stdout is not None
+        assert "Triton ended by itself, with status 137" in process.stdout.read()
     assert processes_of(repository, within_s=5) == []
 
 
@@ -148,15 +151,97 @@ def test_it_listens_on_loopback_only(repository: Path) -> None:
                 socket.create_connection(("127.0.0.2", port), timeout=5)
 
 
+def test_outside_loopback_models_cannot_be_loaded_without_the_key(repository: Path) -> None:
+    """Whoever may load a model may run code here: Triton takes a model.py with the request."""
+    options = replace(server_options(repository), host="0.0.0.0")
+    with TritonServer(options) as server:
+        server.wait_until_ready()
+        client = tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{options.grpc_port}")
+        for forbidden in (
+            lambda: client.unload_model("pipeline"),
+            lambda: client.load_model("pipeline"),
+            client.get_system_shared_memory_status,
+            client.get_trace_settings,
+            client.get_log_settings,
+        ):
+            with pytest.raises(tritonclient.utils.InferenceServerException, match="This protocol is restricted"):
+                forbidden()
+        client.close()
+        for path in ("repository/models/pipeline/unload", "repository/index"):
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(f"http://127.0.0.1:{options.http_port}/v2/{path}", data=b"", timeout=10)
+
+
+def test_a_signal_while_it_stops_after_a_failure_changes_nothing(repository: Path) -> None:
+    before = leftovers()
+    (repository / "postprocess" / "1" / "labels.txt").write_text("one\n")
+    log = repository.parent / "log"
+    with popen(repository, "--log", str(log)) as process:
+        deadline = time.monotonic() + 30
+        while not (log.is_file() and "failed to load all models" in log.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)  # now it stops Triton, which takes seconds
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "model postprocess cannot be loaded: " in output
+    assert processes_of(repository) == []
+    assert leftovers() <= before
+
+
 def test_arguments_after_two_dashes_go_to_triton(repository: Path) -> None:
-    for log in ([], ["--log", str(repository.parent / "log")]):  # the cause is shown from the log too
-        outcome = run(repository, *log, "--", "--no-such-option")
-        assert outcome.returncode == 1
-        assert "no-such-option" in outcome.stderr
-        assert "Triton ended with status 1 before it was ready" in outcome.stderr
+    outcome = run(repository, "--", "--no-such-option")
+    assert outcome.returncode == 1
+    assert "no-such-option" in outcome.stderr
+    assert "Triton ended with status 1 before it was ready" in outcome.stderr
+
+
+def test_the_cause_of_an_early_end_is_shown_from_the_log(repository: Path) -> None:
+    log = repository.parent / "log"
+    outcome = run(repository, "--log", str(log), "--", "--grpc-infer-allocation-pool-size=1", "--cache-config=none,x=1")
+    assert outcome.returncode == 1
+    assert f"Triton ended with status 1 before it was ready; the end of its log {log}:" in outcome.stderr
+    assert log.read_text().splitlines()[-1] in outcome.stderr
 
 
 # What it refuses, and what it then says
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--http-port=70000"], "argument --http-port: expected a number from 1 to 65535, got 70000"),
+        (["--http-port=0"], "argument --http-port: expected a number from 1 to 65535, got 0"),
+        (["--host=::1"], "argument --host: expected an IPv4 address such as 0.0.0.0, got ::1"),
+        (["--host=localhost"], "argument --host: expected an IPv4 address such as 0.0.0.0, got localhost"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_status_2(repository: Path, arguments: list[str], message: str) -> None:
+    outcome = run(repository, *arguments)
+    assert outcome.returncode == 2
+    assert message in outcome.stderr
+
+
+def test_an_address_of_another_machine(repository: Path) -> None:
+    outcome = run(repository, "--host=192.0.2.1")  # reserved for documentation, RFC 5737
+    assert outcome.returncode == 1
+    assert "expected to bind to 192.0.2.1, got: Cannot assign requested address" in outcome.stderr
+
+
+def test_one_port_given_twice(repository: Path) -> None:
+    outcome = run(repository, "--http-port=18123", "--grpc-port=18123")
+    assert outcome.returncode == 1
+    assert "ports: expected three different ones, got " in outcome.stderr
+
+
+@pytest.mark.parametrize("name", ["with space", "übung"])
+def test_a_path_that_triton_cannot_take(repository: Path, name: str) -> None:
+    odd = repository.parent / name
+    shutil.copytree(repository, odd)
+    outcome = run(odd)
+    assert outcome.returncode == 1
+    assert "model repository: expected a path of ASCII letters" in outcome.stderr
 
 
 def test_a_port_that_is_taken(repository: Path) -> None:
@@ -173,6 +258,8 @@ def test_every_problem_is_reported_at_once(repository: Path) -> None:
     (repository / "preprocess" / "1" / "model.py").unlink()
     shutil.rmtree(repository / "pipeline" / "1")
     (repository / "postprocess" / "config.pbtxt").write_text("name: postprocess")
+    shutil.copytree(repository / "preprocess_frames", repository / "preprocess_bak")
+    (repository / "notes").mkdir()
     outcome = run(repository)
     assert outcome.returncode == 1
     for expected in (
@@ -180,6 +267,8 @@ def test_every_problem_is_reported_at_once(repository: Path) -> None:
         "preprocess/1/model.py: expected the model's file, got none",
         "repository/pipeline: expected a version folder such as 1/, got none",
         "postprocess/config.pbtxt: expected a Triton model configuration, got: ",
+        "preprocess_bak/config.pbtxt: expected name 'preprocess_bak', as its folder's, got 'preprocess_frames'",
+        "notes/config.pbtxt: expected a model's configuration, got none: move ",
     ):
         assert expected in outcome.stderr
 
@@ -272,7 +361,7 @@ def test_numpy_2(repository: Path, tmp_path: Path) -> None:
     outcome = run(repository, env={**os.environ, "PYTHONPATH": str(metadata.parent.parent)})
     assert outcome.returncode == 1
     assert "numpy: expected numpy < 2, with which this Triton's Python backend was built, got 2.1.0" in outcome.stderr
-    assert "pip install 'numpy<2'" in outcome.stderr
+    assert "-m pip install 'numpy<2'" in outcome.stderr
 
 
 def test_too_little_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -282,6 +371,21 @@ def test_too_little_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(checks, "SHARED_MEMORY", tmp_path / "none")
     (problem,) = checks.check_shared_memory()
     assert "mount a tmpfs there" in problem
+
+
+def test_too_low_a_limit_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (8 << 20, 8 << 20))
+    (problem,) = checks.check_stack()
+    assert "expected a hard limit of at least 256 MB" in problem
+    assert "got 8 MB: raise it, in Docker by --ulimit stack=268435456" in problem
+
+
+def test_version_folders_that_were_never_filled(repository: Path) -> None:
+    for version in repository.glob("*/1"):
+        shutil.rmtree(version)
+    outcome = run(repository)
+    assert outcome.returncode == 1
+    assert outcome.stderr.count("run `make export repository`") == 1
 
 
 def test_a_path_that_is_no_tritonserver(tmp_path: Path) -> None:

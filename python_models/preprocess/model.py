@@ -1,7 +1,7 @@
 """Triton glue for `preprocess` and `preprocess_frames`: requests in, responses out.
 
-The one input tells the two apart: `raw_image`, the bytes of a file, is decoded (decode.py); `frame` already is RGB.
-What happens to the pixels is in transforms.py, the settings in config.py.
+The one input tells the two apart: `raw_image`, the bytes of a file, is decoded (headers.py, decode.py); `frame` already
+is RGB. What happens to the pixels is in transforms.py, the settings in config.py.
 """
 
 import json
@@ -13,13 +13,14 @@ import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
 from .config import PreprocessConfig
-from .decode import InvalidImageError, decode
+from .decode import decode
+from .errors import InvalidImageError
 from .transforms import normalization_table, normalize, resize_and_center_crop
 
 
 class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
-        self.input_name: str = json.loads(args["model_config"])["input"][0]["name"]
+        self.input_name = input_name(json.loads(args["model_config"]))
         self.config = PreprocessConfig.from_model_config(args["model_config"])
         self.table = normalization_table(self.config.mean, self.config.std)
 
@@ -61,6 +62,13 @@ class TritonPythonModel:
             image, resize_size=config.resize_size, crop_size=config.crop_size, interpolation=config.interpolation
         )
         normalize(cropped, self.table, out)
+
+
+def input_name(config: dict[str, Any]) -> str:
+    names = [entry["name"] for entry in config["input"]]
+    if names not in (["raw_image"], ["frame"]):
+        raise ValueError(f"config.pbtxt input: expected one, raw_image or frame, got {names}")
+    return str(names[0])
 
 
 def _failed(message: str, code: int) -> Any:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 from PIL import Image
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+FILTER_SUPPORT = {"bilinear": 1, "bicubic": 2}  # source pixels to either side of a tap's centre, where nothing shrinks
 
 
 def resize_and_center_crop(
@@ -14,8 +15,8 @@ def resize_and_center_crop(
 ) -> npt.NDArray[np.uint8]:
     """Resize the shorter side to `resize_size` with antialiasing, then cut the middle `crop_size` square.
 
-    Takes and returns uint8 (H, W, 3); the result is (crop_size, crop_size, 3). Only the pixels of the crop are
-    computed, so an extreme shape (1 x 60000) costs no more than an ordinary one.
+    Takes and returns uint8 (H, W, 3); the result is (crop_size, crop_size, 3). Only what the crop needs is computed,
+    so an extreme shape (1 x 60000) costs no more than an ordinary one.
     Source: torchvision.transforms.functional, _compute_resized_output_size and center_crop: the longer side is
     truncated to an integer, the crop's corner rounded to the nearest (half to even).
     """
@@ -24,9 +25,17 @@ def resize_and_center_crop(
     resized_height, resized_width = resize_size * height // shorter, resize_size * width // shorter
     top, left = round((resized_height - crop_size) / 2), round((resized_width - crop_size) / 2)
     y_scale, x_scale = height / resized_height, width / resized_width
-    box = (left * x_scale, top * y_scale, (left + crop_size) * x_scale, (top + crop_size) * y_scale)
-    resized = Image.fromarray(image).resize((crop_size, crop_size), RESAMPLING[interpolation], box=box)
-    return np.asarray(resized)
+    y_start, y_end = top * y_scale, (top + crop_size) * y_scale
+    x_start, x_end = left * x_scale, (left + crop_size) * x_scale
+    # The two passes apart, rows first: left to itself Pillow takes the cheaper order, and as each pass rounds and clips
+    # to 8 bits, the other order gives other pixels than resizing the whole image does.
+    margin = FILTER_SUPPORT[interpolation] * max(y_scale, 1) + 1
+    first_row, last_row = max(int(y_start - margin), 0), min(int(y_end + margin) + 1, height)
+    rows = Image.fromarray(image[first_row:last_row])
+    resampling = RESAMPLING[interpolation]
+    narrow = rows.resize((crop_size, rows.height), resampling, box=(x_start, 0, x_end, rows.height))
+    box = (0, y_start - first_row, crop_size, y_end - first_row)
+    return np.asarray(narrow.resize((crop_size, crop_size), resampling, box=box))
 
 
 def normalization_table(mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.float32]:
