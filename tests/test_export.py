@@ -92,6 +92,7 @@ class RunsCode:
         return os.mkdir, ("code_was_run",)
 
 
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_a_checkpoint_that_runs_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Path("evil.pth").open("wb") as file:
