@@ -45,9 +45,8 @@ class TritonServer:
         problems = find_problems(options, self.installation)
         if problems:
             raise ServerError("\n".join(problems))
-        self._folder = Path(tempfile.mkdtemp(prefix="triton-backends-"))
-        # Names that tell this server's shared memory from another's, so that it can be removed after a kill.
-        self._shared_memory_prefix = self._folder.name
+        # The folder and the shared memory bear one name, told from any other server's: both are removed after a kill.
+        self._folder = Path(tempfile.mkdtemp(prefix=f"triton-of-{os.getpid()}-"))
         self._log: IO[bytes] | None = None
         self._admin_key = "" if options.is_loopback else secrets.token_urlsafe()
         try:
@@ -61,7 +60,7 @@ class TritonServer:
             self._log = _open_log(self.options.log)
         return subprocess.Popen(
             [
-                *command_line(self.options, self.installation, backends, self._shared_memory_prefix),
+                *command_line(self.options, self.installation, backends, self._folder.name),
                 *restrictions(self._admin_key),
                 *self.options.triton_arguments,
             ],
@@ -174,7 +173,7 @@ class TritonServer:
                 time.sleep(POLL_S)
 
     def _remove_files(self) -> None:
-        for leftover in Path("/dev/shm").glob(f"{self._shared_memory_prefix}*"):
+        for leftover in Path("/dev/shm").glob(f"{self._folder.name}*"):
             leftover.unlink(missing_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
         if self._log is not None:

@@ -1,7 +1,6 @@
 """Starting servers on free ports, and finding what one has left behind."""
 
 import contextlib
-import re
 import subprocess
 import tempfile
 import time
@@ -79,9 +78,7 @@ def triton_command_lines() -> list[str]:
     return [line for line in lines if "tritonserver" in line or "triton_python_backend_stub" in line]
 
 
-def leftovers() -> set[Path]:
-    """What servers keep in the temporary folder and in /dev/shm while they run, of servers that run no more."""
-    running = set(re.findall(r"triton-backends-\w{8}", " ".join(triton_command_lines())))
+def leftovers(launcher_pid: int) -> list[Path]:
+    """What the servers of a launcher keep in the temporary folder and in /dev/shm while they run."""
     folders = (Path(tempfile.gettempdir()), Path("/dev/shm"))
-    found = {path for folder in folders for path in folder.glob("triton-backends-*")}
-    return {path for path in found if path.name[: len("triton-backends-") + 8] not in running}
+    return [path for folder in folders for path in folder.glob(f"triton-of-{launcher_pid}-*")]

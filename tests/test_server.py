@@ -70,7 +70,6 @@ def wait_for(process: "subprocess.Popen[str]", text: str) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_it_within_10_s_and_leaves_nothing(repository: Path, number: int) -> None:
-    before = leftovers()
     with popen(repository) as process:
         seen = wait_for(process, "Ctrl-C stops it.")
         assert re.search(r"ready after [\d.]+ s, serving ", seen)
@@ -82,12 +81,11 @@ def test_a_signal_stops_it_within_10_s_and_leaves_nothing(repository: Path, numb
         assert process.wait(timeout=15) == 0  # Triton's own exit status
         assert time.monotonic() - started < 10
     assert processes_of(repository) == []
-    assert leftovers() <= before
+    assert leftovers(process.pid) == []
 
 
 @pytest.mark.parametrize("delay_s", [0, 0.3, 0.8])
 def test_ctrl_c_during_the_start_ends_it_with_one_message(repository: Path, delay_s: float) -> None:
-    before = leftovers()
     with popen(repository, "--log", str(repository.parent / "log")) as process:
         deadline = time.monotonic() + 30
         while not processes_of(repository) and time.monotonic() < deadline:
@@ -97,22 +95,21 @@ def test_ctrl_c_during_the_start_ends_it_with_one_message(repository: Path, dela
         output, _ = process.communicate(timeout=15)
     assert (process.returncode, output) == (130, "stopped by SIGINT before the server was ready\n")
     assert processes_of(repository) == []
-    assert leftovers() <= before
+    assert leftovers(process.pid) == []
 
 
 def test_triton_ends_with_us_even_where_we_are_killed(repository: Path) -> None:
-    before = leftovers()
     with popen(repository) as process:
         wait_for(process, "Ctrl-C stops it.")
         process.kill()
         process.wait(timeout=10)
         assert processes_of(repository, within_s=15) == []
-    for path in leftovers() - before:  # nobody was left to remove them
+    for path in leftovers(process.pid):  # nobody was left to remove them
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def test_a_server_that_hangs_is_killed_and_its_stubs_ended(repository: Path) -> None:
-    before = leftovers()
+    before = leftovers(os.getpid())  # of the servers that serve the whole run
     with TritonServer(server_options(repository)) as server:
         server.wait_until_ready()
         os.kill(server.process.pid, signal.SIGSTOP)
@@ -120,7 +117,7 @@ def test_a_server_that_hangs_is_killed_and_its_stubs_ended(repository: Path) -> 
         assert server.stop() == 128 + signal.SIGKILL
         assert time.monotonic() - started < 10.5
     assert processes_of(repository) == []
-    assert leftovers() <= before
+    assert leftovers(os.getpid()) == before
 
 
 def test_tritons_own_exit_status_is_returned(repository: Path) -> None:
@@ -173,7 +170,6 @@ def test_outside_loopback_models_cannot_be_loaded_without_the_key(repository: Pa
 
 
 def test_a_signal_while_it_stops_after_a_failure_changes_nothing(repository: Path) -> None:
-    before = leftovers()
     (repository / "postprocess" / "1" / "labels.txt").write_text("one\n")
     log = repository.parent / "log"
     with popen(repository, "--log", str(log)) as process:
@@ -186,7 +182,7 @@ def test_a_signal_while_it_stops_after_a_failure_changes_nothing(repository: Pat
     assert process.returncode == 1
     assert "model postprocess cannot be loaded: " in output
     assert processes_of(repository) == []
-    assert leftovers() <= before
+    assert leftovers(process.pid) == []
 
 
 def test_arguments_after_two_dashes_go_to_triton(repository: Path) -> None:
