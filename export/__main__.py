@@ -14,7 +14,8 @@ EXIT_FAILED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that unfinished files are removed
+    for stopping in (signal.SIGTERM, signal.SIGHUP):  # so that unfinished files are removed
+        signal.signal(stopping, lambda number, frame: sys.exit(128 + number))
     recipe = RECIPES[options.recipe]
     exported: Path = options.output or ROOT / "build" / recipe.name
     repository: Path | None = options.repository

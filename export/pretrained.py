@@ -54,14 +54,15 @@ class Download:
             with writable(path.parent), tempfile.TemporaryDirectory(dir=path.parent, prefix=".download-") as folder:
                 part = Path(folder, path.name)
                 self._download(part)
-                self._check_hash(part)
+                self._check_hash(part, cure="try again")
                 part.replace(path)
-        self._check_hash(path)
+        self._check_hash(path, cure="remove it and try again")
         return path
 
     def _download(self, part: Path) -> None:
         response = open_url(self.url, timeout_s=CONNECT_TIMEOUT_S)
-        total = int(response.headers.get("Content-Length", 0)) or None
+        length = response.headers.get("Content-Length", "")
+        total = int(length) if length.isdecimal() else None
         with response, part.open("wb") as out, rich.progress.Progress() as progress:
             task = progress.add_task(f"downloading {part.name}", total=total)
             while piece := self._read_piece(response):
@@ -81,12 +82,11 @@ class Download:
             f"weights: the connection to {urlsplit(self.url).netloc} broke: {reason}: try again"
         )
 
-    def _check_hash(self, path: Path) -> None:
+    def _check_hash(self, path: Path, cure: str) -> None:
         actual = sha256(path)
         if not actual.startswith(self.sha256_start):
             raise ExportError(
-                f"weights: expected a file of sha256 {self.sha256_start}..., got {actual[:16]}... in {path}: "
-                "remove it and run the command again"
+                f"weights: expected sha256 {self.sha256_start}..., got {actual[:16]}... of {path.name}: {cure}"
             )
 
 
@@ -118,7 +118,8 @@ def open_url(url: str, timeout_s: float) -> http.client.HTTPResponse:
     if not outcome:
         raise UnreachableHostError(f"weights: {host} cannot be reached: no answer within {timeout_s:g} s")
     if isinstance(outcome[0], urllib.error.HTTPError):
-        raise ExportError(f"weights: {url} answered {outcome[0].code} {outcome[0].reason}") from outcome[0]
+        answer = f"{outcome[0].code} {outcome[0].reason}".splitlines()[0]
+        raise ExportError(f"weights: {url} answered {answer}") from outcome[0]
     if isinstance(outcome[0], Exception):
         raise UnreachableHostError(f"weights: {host} cannot be reached: {_reason(outcome[0])}") from outcome[0]
     return outcome[0]

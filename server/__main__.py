@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .errors import ServerError
 from .options import ServerOptions
-from .signals import StoppedBySignal, stop_on_signals
+from .signals import StoppedBySignal, signals_blocked, stop_on_signals
 
 EXIT_FAILED = 1
 
@@ -29,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def serve(options: ServerOptions, tritonserver: Path | None) -> int:
     """Start, wait for readiness, print the endpoints, and return Triton's exit status at its end."""
-    from .process import TritonServer  # takes a moment to import, in which a signal must already be heard
+    with signals_blocked():  # numpy's import turns an exception in it into another
+        from .process import TritonServer
 
     started = time.monotonic()
     with TritonServer(options, tritonserver) as server:
@@ -73,7 +74,7 @@ def parse(arguments: list[str] | None) -> tuple[ServerOptions, Path | None]:
     for name, port in defaults.ports.items():
         parser.add_argument(f"--{name}-port", type=port_number, default=port, metavar="N", help="default: %(default)s")
     parser.add_argument(
-        "--ready-timeout-s", type=float, default=defaults.ready_timeout_s, metavar="S", help="default: %(default)s"
+        "--ready-timeout-s", type=positive, default=defaults.ready_timeout_s, metavar="S", help="default: %(default)s"
     )
     parser.add_argument("--log", type=Path, metavar="FILE", help="write Triton's log there (default: the console)")
     parser.add_argument("triton_arguments", nargs="*", metavar="-- ARGUMENT", help="for tritonserver")
@@ -88,6 +89,13 @@ def ipv4_address(text: str) -> str:
         return str(ipaddress.IPv4Address(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"expected an IPv4 address such as 0.0.0.0, got {text}") from error
+
+
+def positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}")
+    return value
 
 
 def port_number(text: str) -> int:

@@ -14,8 +14,7 @@ from pathlib import Path
 from .errors import ServerError
 from .installation import ROOT
 from .options import ServerOptions, with_free_ports
-from .process import TritonServer
-from .signals import StoppedBySignal, stop_on_signals
+from .signals import StoppedBySignal, signals_blocked, stop_on_signals
 
 # From the root. Apart from build/RECIPE and model_repository/, which may hold the user's own export.
 FOLDER = Path("build", "demo")
@@ -26,6 +25,8 @@ PHOTOS = ("coffee.png", "chelsea.png", "rocket.jpg")  # of the scikit-image pack
 
 def main() -> int:
     stop_on_signals()
+    with signals_blocked():  # numpy's import turns an exception in it into another
+        from .process import TritonServer
     os.chdir(ROOT)
     try:
         recipe = export()

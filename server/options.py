@@ -1,5 +1,6 @@
 """What a server is started with."""
 
+import contextlib
 import ipaddress
 import socket
 from dataclasses import dataclass, replace
@@ -49,14 +50,18 @@ def bind_error(host: str, port: int) -> OSError | None:
 
 def with_free_ports(options: ServerOptions) -> ServerOptions:
     """Replace each port of `options` that is in use, or 0, by a free one."""
-    http, grpc, metrics = (_free_port(options.host, port) for port in options.ports.values())
+    with contextlib.ExitStack() as stack:  # each stays bound until all are chosen, so that no two are the same
+        http, grpc, metrics = (_bind(stack, options.host, port) for port in options.ports.values())
     return replace(options, http_port=http, grpc_port=grpc, metrics_port=metrics)
 
 
-def _free_port(host: str, wanted: int) -> int:
-    if wanted and bind_error(host, wanted) is None:
-        return wanted
-    with socket.socket() as probe:
+def _bind(stack: contextlib.ExitStack, host: str, wanted: int) -> int:
+    probe = stack.enter_context(socket.socket())
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind((host, wanted))
+    except OSError:
         probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    probe.listen()  # else SO_REUSEADDR would let the next one have the same port
+    port: int = probe.getsockname()[1]
+    return port

@@ -20,7 +20,7 @@ from .checks import STACK_BYTES, find_problems, read_config
 from .errors import ServerError
 from .installation import Installation, backend_directory, find_installation
 from .options import ServerOptions
-from .signals import signals_ignored
+from .signals import STOPPING, signals_blocked, signals_ignored
 
 DRAIN_TIMEOUT_S = 6  # for requests in flight, when the server is told to stop
 STOP_TIMEOUT_S = 8  # then it is killed
@@ -48,9 +48,10 @@ class TritonServer:
         # The folder and the shared memory bear one name, told from any other server's: both are removed after a kill.
         self._folder = Path(tempfile.mkdtemp(prefix=f"triton-of-{os.getpid()}-"))
         self._log: IO[bytes] | None = None
-        self._admin_key = "" if options.is_loopback else secrets.token_urlsafe()
+        self._admin_key = secrets.token_urlsafe()
         try:
-            self.process = self._start(backend_directory(self.installation, self._folder))
+            with signals_blocked():
+                self.process = self._start(backend_directory(self.installation, self._folder))
         except BaseException:
             self._remove_files()
             raise
@@ -61,7 +62,7 @@ class TritonServer:
         return subprocess.Popen(
             [
                 *command_line(self.options, self.installation, backends, self._folder.name),
-                *restrictions(self._admin_key),
+                *restrictions(self.options, self._admin_key),
                 *self.options.triton_arguments,
             ],
             env=self.installation.environment(),
@@ -214,16 +215,19 @@ def command_line(
     return command
 
 
-def restrictions(admin_key: str) -> list[str]:
-    """With a key, keep from the network what runs code or reads memory here: whoever may load a model may run any."""
-    if not admin_key:
-        return []
+def restrictions(options: ServerOptions, admin_key: str) -> list[str]:
+    """Ask for a key where code is run or memory read here: whoever may load a model may bring its model.py along.
+
+    Over HTTP on loopback too, because any web page can have a browser on this machine send such a request.
+    """
     protocols = f"model-repository,shared-memory,trace,logging:{ADMIN_KEY_HEADER}={admin_key}"
-    return [f"--http-restricted-api={protocols}", f"--grpc-restricted-protocol={protocols}"]
+    over_http = [f"--http-restricted-api={protocols}"]
+    return over_http if options.is_loopback else [*over_http, f"--grpc-restricted-protocol={protocols}"]
 
 
 def _prepare_child() -> None:
-    """Between fork and exec: a larger stack, and an end with us even where we are killed."""
+    """Between fork and exec: hear signals, take a larger stack, and end with us even where we are killed."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     wanted = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))

@@ -20,7 +20,18 @@ class StoppedBySignal(BaseException):
 def stop_on_signals() -> None:
     """From now on the first such signal raises StoppedBySignal; later ones must not interrupt the cleaning up."""
     for number in STOPPING:
-        signal.signal(number, _raise_once)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup wants SIGHUP ignored
+            signal.signal(number, _raise_once)
+
+
+@contextlib.contextmanager
+def signals_blocked() -> Iterator[None]:
+    """For the time of what must not be broken off half-way: a signal is heard at its end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

@@ -166,12 +166,7 @@ def test_header_gives_the_size_before_decoding() -> None:
         (PNG, {"max_image_pixels": 2622}, "too_many_pixels: expected at most 2622 pixels, got 61 x 43"),
         (PNG[:50] + b"\xff" * 40 + PNG[90:], {}, f"corrupt: expected a readable PNG file, got {len(PNG)} bytes"),
         (JPEG[:2] + b"xy" + JPEG[2:], {}, "not_an_image: expected a JPEG or PNG file"),
-        (JPEG[:4] + b"\0\4xxyy" + JPEG[4:], {}, "corrupt: expected a segment of a JPEG header at byte 8, got 79 79"),
-        (
-            JPEG[:2] + b"\xff\x00\x00\x04xx" + JPEG[2:],
-            {},
-            "corrupt: expected a segment of a JPEG header at byte 2, got",
-        ),
+        (JPEG[:4] + b"\xff\xd9", {}, "truncated: expected a JPEG frame header, got 6 bytes without one"),
         (PNG[:8] + chunk(b"tEXt", b"a") + PNG[8:], {}, "corrupt: expected a PNG that begins with its one IHDR"),
     ],
     ids=[
@@ -183,8 +178,7 @@ def test_header_gives_the_size_before_decoding() -> None:
         "png pixels",
         "corrupt png",
         "no jpeg",
-        "corrupt jpeg",
-        "ff 00",
+        "no frame",
         "png order",
     ],
 )
@@ -223,15 +217,45 @@ def test_compressed_text_is_not_unpacked() -> None:
     np.testing.assert_array_equal(image, decoded(PNG))
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        b"\xff\xd8" + b"\xff" * (60 << 20),
+        b"\xff\xd8\xff" + b"\xff\xd0" * (30 << 20),
+        PNG[:33] + chunk(b"IDAT", b"") * 5_000_000,
+    ],
+    ids=["fill bytes", "restarts", "empty chunks"],
+)
+def test_reading_a_header_stays_cheap(file: bytes) -> None:
+    started = time.process_time()
+    error_of(file, max_image_bytes=1 << 27)
+    assert time.process_time() - started < 2  # 8 to 15 s by a loop over the bytes
+
+
+@pytest.mark.parametrize("header", [b"\xff\xff\xff", b"\xff\x01", b"\xff\x00\x00\x04xx", b"stray"], ids=str)
+def test_what_stands_between_segments_is_skipped_as_libjpeg_does(header: bytes) -> None:
+    """And so the size is read from the same frame header that libjpeg reads, not from one that hides behind it."""
+    end = 4 + int.from_bytes(JPEG[4:6], "big")
+    file = JPEG[:end] + header + JPEG[end:]
+    np.testing.assert_array_equal(decoded(file), decoded(JPEG))
+    assert error_of(file, max_image_pixels=61 * 43 - 1).startswith("too_many_pixels: ")
+
+
+def test_what_follows_the_end_of_a_jpeg_is_left_out() -> None:
+    """A phone's film after its photo, in which by chance the marker of a scan stands again and again."""
+    file = JPEG + b"\xff\xda\x00\x02" * 1000 + b"the end"
+    np.testing.assert_array_equal(decoded(file, max_image_pixels=61 * 43), decoded(JPEG))
+
+
 def test_a_jpeg_of_very_many_scans_is_refused() -> None:
     """A progressive JPEG may go over its pixels as often as it says: 77 kB can keep a process busy for minutes."""
     file = encoded(smooth_image(61, 43), "JPEG", progressive=True)
     scans = file.count(b"\xff\xda")
     last = file[file.rindex(b"\xff\xda") : -2]
     assert decoded(file, max_image_pixels=61 * 43).shape == (43, 61, 3)
-    bomb = file[:-2] + last * (17 - scans) + file[-2:]
+    bomb = file[:-2] + last * (21 - scans) + file[-2:]
     assert error_of(bomb, max_image_pixels=61 * 43) == (
-        f"too_many_pixels: expected at most {16 * 61 * 43} pixels in all scans, got 61 x 43 in 17 scans"
+        f"too_many_pixels: expected at most {20 * 61 * 43} pixels in all scans, got 61 x 43 in 21 scans"
     )
 
 
@@ -269,7 +293,7 @@ def test_crop_matches_the_reference(size: tuple[int, int], interpolation: str) -
     difference = np.abs(actual.astype(int) - reference_crop(image, interpolation).astype(int))
     # Pillow keeps the box of the crop in float32, so a tap's weight may round the other way: one level of 255, on a
     # smooth gradient, full of ties, at up to 6 % of the pixels. A shift by a tenth of a pixel shows at half of them.
-    # Of an extreme shape Pillow resizes the columns first, where that is cheaper; bicubic clips between the two passes.
+    # Bicubic's second pass, with weights outside 0 to 1, can make two levels of one where it enlarges 85 times.
     assert difference.max() <= (2 if (interpolation, size) == ("bicubic", (1000, 3)) else 1)
     assert difference.mean() < 0.1
 

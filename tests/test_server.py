@@ -164,9 +164,18 @@ def test_outside_loopback_models_cannot_be_loaded_without_the_key(repository: Pa
             with pytest.raises(tritonclient.utils.InferenceServerException, match="This protocol is restricted"):
                 forbidden()
         client.close()
-        for path in ("repository/models/pipeline/unload", "repository/index"):
-            with pytest.raises(urllib.error.HTTPError, match="403"):
-                urllib.request.urlopen(f"http://127.0.0.1:{options.http_port}/v2/{path}", data=b"", timeout=10)
+        check_locked_over_http(options.http_port)
+
+
+def test_a_web_page_cannot_load_models_on_loopback(server: TritonServer) -> None:
+    """A browser on this machine would send what any page asks for, but it does not know the key."""
+    check_locked_over_http(server.options.http_port)
+
+
+def check_locked_over_http(port: int) -> None:
+    for path in ("repository/models/pipeline/unload", "repository/index", "systemsharedmemory/region/x/register"):
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/{path}", data=b"{}", timeout=10)
 
 
 def test_a_signal_while_it_stops_after_a_failure_changes_nothing(repository: Path) -> None:

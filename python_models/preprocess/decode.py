@@ -12,9 +12,9 @@ os.environ.setdefault("OPENCV_FOR_THREADS_NUM", "1")  # Triton runs several stub
 os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # a caller's damaged file is answered, not also logged as a warning
 import cv2
 
-# Times max_image_pixels that a decoder may go over pixels: the usual progressive JPEG has 10 scans, one made to keep a
-# process busy for minutes has hundreds.
-MAX_SCANS_OF_MAX_PIXELS = 16
+# How often max_image_pixels may be gone over: the usual progressive JPEG has 10 scans, in CMYK 18; one that is made to
+# keep a process busy for minutes has hundreds.
+MAX_SCANS_OF_MAX_PIXELS = 20
 
 
 def decode(file: npt.NDArray[np.uint8], *, max_image_bytes: int, max_image_pixels: int) -> npt.NDArray[np.uint8]:
