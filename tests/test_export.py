@@ -313,9 +313,7 @@ def test_a_download_with_another_hash_is_refused_and_not_kept(weights_host: str,
 def test_a_cached_file_with_another_hash_is_named(cache: Path) -> None:
     cache.mkdir(parents=True)
     (cache / "net-2cf24dba.pth").write_bytes(b"damaged")
-    with pytest.raises(
-        ExportError, match=r"expected a file of sha256 2cf24dba\.\.\., got .* in net-2cf24dba\.pth: remove it"
-    ):
+    with pytest.raises(ExportError, match=r"expected sha256 2cf24dba\.\.\., got .* of net-2cf24dba\.pth: remove it"):
         Download("http://127.0.0.1:1/net-2cf24dba.pth", sha256_start="2cf24dba").fetch()
 
 
