@@ -20,7 +20,7 @@ from .checks import STACK_BYTES, find_problems, read_config
 from .errors import ServerError
 from .installation import Installation, backend_directory, find_installation
 from .options import ServerOptions
-from .signals import STOPPING, signals_blocked, signals_ignored
+from .signals import STOPPING, StoppedBySignal, signals_blocked, signals_ignored
 
 DRAIN_TIMEOUT_S = 6  # for requests in flight, when the server is told to stop
 STOP_TIMEOUT_S = 8  # then it is killed
@@ -51,27 +51,32 @@ class TritonServer:
         self._admin_key = secrets.token_urlsafe()
         try:
             with signals_blocked():
-                self.process = self._start(backend_directory(self.installation, self._folder))
-        except BaseException:
-            self._remove_files()
+                self.process = self._start()
+        except (StoppedBySignal, KeyboardInterrupt):  # heard at the end of the block, when Triton runs
+            self.stop()
             raise
 
-    def _start(self, backends: Path) -> "subprocess.Popen[bytes]":
-        if self.options.log is not None:
-            self._log = _open_log(self.options.log)
-        return subprocess.Popen(
-            [
-                *command_line(self.options, self.installation, backends, self._folder.name),
-                *restrictions(self.options, self._admin_key),
-                *self.options.triton_arguments,
-            ],
-            env=self.installation.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,  # Ctrl-C reaches only us, and the stubs can be found by their group
-            preexec_fn=_prepare_child,
-        )
+    def _start(self) -> "subprocess.Popen[bytes]":
+        try:
+            backends = backend_directory(self.installation, self._folder)
+            if self.options.log is not None:
+                self._log = _open_log(self.options.log)
+            return subprocess.Popen(
+                [
+                    *command_line(self.options, self.installation, backends, self._folder.name),
+                    *restrictions(self.options, self._admin_key),
+                    *self.options.triton_arguments,
+                ],
+                env=self.installation.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,  # Ctrl-C reaches only us, and the stubs can be found by their group
+                preexec_fn=_prepare_child,
+            )
+        except Exception:
+            self._remove_files()
+            raise
 
     def __enter__(self) -> "TritonServer":
         return self

@@ -98,6 +98,22 @@ def test_ctrl_c_during_the_start_ends_it_with_one_message(repository: Path, dela
     assert leftovers(process.pid) == []
 
 
+def test_a_signal_in_the_moment_of_the_start_leaves_nothing(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = TritonServer._start
+
+    def start_and_interrupt(server: TritonServer) -> "subprocess.Popen[bytes]":
+        process = start(server)
+        os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    before = leftovers(os.getpid())  # of the servers that serve the whole run
+    monkeypatch.setattr(TritonServer, "_start", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        TritonServer(server_options(repository))
+    assert processes_of(repository) == []
+    assert leftovers(os.getpid()) == before
+
+
 def test_triton_ends_with_us_even_where_we_are_killed(repository: Path) -> None:
     with popen(repository) as process:
         wait_for(process, "Ctrl-C stops it.")
