@@ -50,13 +50,14 @@ class Download:
         another hash.
         """
         path = torch_hub_cache() / Path(urlsplit(self.url).path).name
-        if not path.is_file():
-            with writable(path.parent), tempfile.TemporaryDirectory(dir=path.parent, prefix=".download-") as folder:
-                part = Path(folder, path.name)
-                self._download(part)
-                self._check_hash(part, cure="try again")
-                part.replace(path)
-        self._check_hash(path, cure="remove it and try again")
+        if path.is_file():
+            self._check_hash(path, cure="remove it and try again")
+            return path
+        with writable(path.parent), tempfile.TemporaryDirectory(dir=path.parent, prefix=".download-") as folder:
+            part = Path(folder, path.name)
+            self._download(part)
+            self._check_hash(part, cure="try again")
+            part.replace(path)
         return path
 
     def _download(self, part: Path) -> None:

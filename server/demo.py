@@ -3,7 +3,6 @@
 Every step is a command that a user can type too, and is shown as such.
 """
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 
 from .errors import ServerError
-from .installation import ROOT
+from .installation import ROOT, package_folder
 from .options import ServerOptions, with_free_ports
 from .signals import StoppedBySignal, signals_blocked, stop_on_signals
 
@@ -97,11 +96,11 @@ def classify(options: ServerOptions) -> None:
 
 def copy_photos() -> list[str]:
     """Copy the photos out of the scikit-image package, so that their paths are short; returns those."""
-    spec = importlib.util.find_spec("skimage")
-    if spec is None or spec.origin is None:
+    package = package_folder("skimage")
+    if package is None:
         raise ServerError("photos: expected the package scikit-image, which has them, got none: run `make setup`")
     for photo in PHOTOS:
-        shutil.copy(Path(spec.origin).parent / "data" / photo, FOLDER)
+        shutil.copy(package / "data" / photo, FOLDER)
     return [str(FOLDER / photo) for photo in PHOTOS]
 
 

@@ -65,6 +65,12 @@ def python_version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
+def package_folder(name: str) -> Path | None:
+    """Where an installed package lies, found without importing it; None where it is not installed."""
+    spec = importlib.util.find_spec(name)
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
 def find_installation(tritonserver: Path | None = None) -> Installation:
     """Take the path that was given, else the container's tritonserver, else the wheel's; ServerError where none is."""
     if tritonserver is not None:
@@ -73,9 +79,9 @@ def find_installation(tritonserver: Path | None = None) -> Installation:
         return Installation(tritonserver.resolve())
     if CONTAINER_TRITONSERVER.is_file():
         return Installation(CONTAINER_TRITONSERVER)
-    spec = importlib.util.find_spec("pytriton")
-    if spec is not None and spec.origin is not None:
-        in_wheel = Path(spec.origin).parent / "tritonserver" / "bin" / "tritonserver"
+    wheel = package_folder("pytriton")
+    if wheel is not None:
+        in_wheel = wheel / "tritonserver" / "bin" / "tritonserver"
         if in_wheel.is_file():
             return Installation(in_wheel)
     raise ServerError(

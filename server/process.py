@@ -114,9 +114,12 @@ class TritonServer:
     def _check_models(self) -> None:
         """Triton opens its ports when all models are loaded or have failed; the index has their reasons."""
         _, models = self._ask("POST", "/v2/repository/index")
-        failed = {model["name"]: model.get("reason", "not loaded") for model in models if model.get("state") != "READY"}
-        # A Python model's reason ends in a traceback, which stands in Triton's log too.
-        failed = {name: reason.split("\n\nAt:\n")[0] for name, reason in failed.items()}
+        failed = {
+            # A Python model's reason ends in a traceback, which stands in Triton's log too.
+            model["name"]: model.get("reason", "not loaded").split("\n\nAt:\n")[0]
+            for model in models
+            if model.get("state") != "READY"
+        }
         # An ensemble fails with any of its steps: that step's own message is the one to read.
         causes = {name: reason for name, reason in failed.items() if not self._is_ensemble(name)} or failed
         if causes:

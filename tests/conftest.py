@@ -1,7 +1,6 @@
 """Servers that are started once a run, and the photographs that they are asked about."""
 
 import ctypes.util
-import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import NoReturn
 import pytest
 
 from export.__main__ import main as export
+from server.installation import package_folder
 from server.process import TritonServer
 from tests.running import started
 
@@ -48,19 +48,22 @@ def lacks(message: str) -> NoReturn:
 @pytest.fixture(scope="session")
 def photos() -> Path:
     """The folder of photographs in the scikit-image wheel."""
-    spec = importlib.util.find_spec("skimage")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent / "data"
+    package = package_folder("skimage")
+    assert package is not None
+    return package / "data"
+
+
+def export_repository(folder: Path, *arguments: str) -> Path:
+    """Export into `folder` by `python -m export model`, and return the repository that it also writes."""
+    repository = folder / "repository"
+    assert export(["model", *arguments, "--output", str(folder), "--repository", str(repository)]) == 0
+    return repository
 
 
 @pytest.fixture(scope="session")
 def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository of efficientnet_lite0 with its trained weights."""
-    folder = tmp_path_factory.mktemp("lite0")
-    arguments = ["--recipe", "efficientnet_lite0", "--output", str(folder), "--repository", str(folder / "repository")]
-    assert export(["model", *arguments]) == 0
-    return folder / "repository"
+    return export_repository(tmp_path_factory.mktemp("lite0"), "--recipe", "efficientnet_lite0")
 
 
 @pytest.fixture(scope="session")
@@ -74,10 +77,7 @@ def server(lite0: Path) -> Iterator[TritonServer]:
 def resnet50_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     """A Triton that serves resnet50 with trained weights."""
     weights = need_shared(RESNET50_WEIGHTS)
-    folder = tmp_path_factory.mktemp("resnet50")
-    arguments = ["--weights", str(weights), "--output", str(folder), "--repository", str(folder / "repository")]
-    assert export(["model", *arguments]) == 0
-    with started(folder / "repository") as server:
+    with started(export_repository(tmp_path_factory.mktemp("resnet50"), "--weights", str(weights))) as server:
         yield server
 
 

@@ -7,11 +7,11 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from export.__main__ import main as export
 from export.recipes import RECIPES
 from export.repository import TRACKED_REPOSITORY, configs_for, read_configs
 from server.errors import ServerError
 from tests.asking import ask
+from tests.conftest import export_repository
 from tests.running import started
 
 MODELS = {"preprocess", "preprocess_frames", "resnet50", "postprocess", "pipeline", "pipeline_frames"}
@@ -47,9 +47,7 @@ def test_an_ensembles_batch_is_at_most_that_of_each_step() -> None:
 
 
 def test_the_tracked_files_load_with_auto_complete_disabled(photos: Path, tmp_path: Path) -> None:
-    repository = tmp_path / "repository"
-    arguments = ["--weights", "random", "--output", str(tmp_path / "export"), "--repository", str(repository)]
-    assert export(["model", *arguments]) == 0
+    repository = export_repository(tmp_path, "--weights", "random")
     for path in TRACKED_REPOSITORY.glob("*/config.pbtxt"):
         shutil.copy(path, repository / path.parent.name)
     with started(repository, "--disable-auto-complete-config") as server:

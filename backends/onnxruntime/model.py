@@ -127,9 +127,7 @@ def session_options(settings: SessionSettings) -> onnxruntime.SessionOptions:
     options.execution_mode = onnxruntime.ExecutionMode(settings.execution_mode)
     options.enable_cpu_mem_arena = settings.enable_mem_arena
     options.enable_mem_pattern = settings.enable_mem_pattern
-    options.graph_optimization_level = GRAPH_OPTIMIZATION_LEVELS.get(
-        settings.graph_level, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    )
+    options.graph_optimization_level = GRAPH_OPTIMIZATION_LEVELS.get(settings.graph_level, GRAPH_OPTIMIZATION_LEVELS[0])
     return options
 
 
