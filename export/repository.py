@@ -8,7 +8,7 @@ python_models/ and of the files of an export, because a link would break in a co
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -39,8 +39,8 @@ def write_repository(recipe: Recipe, exported: Path, repository: Path) -> None:
             )
     else:
         write_configs(recipe, repository)
-    for model, sources in version_files(recipe, exported).items():
-        fill_version_folder(repository / model, sources)
+    for model, files in version_files(recipe, exported).items():
+        fill_version_folder(repository / model, files)
 
 
 def check_export(recipe: Recipe, exported: Path) -> None:
@@ -58,27 +58,32 @@ def check_export(recipe: Recipe, exported: Path) -> None:
         raise ExportError(f"{exported}: expected an export of {recipe.name}, got one of {exported_recipe}")
 
 
-def version_files(recipe: Recipe, exported: Path) -> dict[str, list[Path]]:
-    """Which files stand in each model's version folder."""
-    preprocess = sorted((ROOT / "python_models" / "preprocess").glob("*.py"))
-    postprocess = sorted((ROOT / "python_models" / "postprocess").glob("*.py"))
+def version_files(recipe: Recipe, exported: Path) -> dict[str, dict[str, Path]]:
+    """Which files stand in each model's version folder: their paths in there, and what they are copies of."""
+    preprocess, postprocess = code_of("preprocess"), code_of("postprocess")
     return {
         "preprocess": preprocess,
         "preprocess_frames": preprocess,
-        recipe.name: [exported / "model.onnx", exported / "manifest.json"],
-        "postprocess": [*postprocess, exported / "labels.txt"],
-        "pipeline": [],  # an ensemble has no files, but Triton wants the folder
-        "pipeline_frames": [],
+        recipe.name: {name: exported / name for name in ("model.onnx", "manifest.json")},
+        "postprocess": {**postprocess, "labels.txt": exported / "labels.txt"},
+        "pipeline": {},  # an ensemble has no files, but Triton wants the folder
+        "pipeline_frames": {},
     }
 
 
-def fill_version_folder(model: Path, sources: Iterable[Path]) -> None:
-    """Replace the version folder of `model` by one with copies of `sources`."""
+def code_of(step: str) -> dict[str, Path]:
+    folder = ROOT / "python_models" / step
+    return {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*.py"))}
+
+
+def fill_version_folder(model: Path, files: Mapping[str, Path]) -> None:
+    """Replace the version folder of `model` by one with copies of `files`."""
     with writable(model), tempfile.TemporaryDirectory(dir=model, prefix=".new-") as name:
         new = Path(name, VERSION)
         new.mkdir()
-        for source in sources:
-            shutil.copyfile(source, new / source.name)
+        for path, source in files.items():
+            (new / path).parent.mkdir(exist_ok=True)
+            shutil.copyfile(source, new / path)
         shutil.rmtree(model / VERSION, ignore_errors=True)
         new.rename(model / VERSION)
 

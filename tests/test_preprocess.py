@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from python_models.preprocess.config import PreprocessConfig
-from python_models.preprocess.decode import decode
+from python_models.preprocess.config import FileConfig
+from python_models.preprocess.decode import Limits, decode
 from python_models.preprocess.errors import InvalidImageError
-from python_models.preprocess.headers import read_header
+from python_models.preprocess.formats import read_header
 from python_models.preprocess.transforms import normalization_table, normalize, resize_and_center_crop
 from tests.reference import reference_crop, reference_pixels
 
@@ -26,8 +26,11 @@ PARAMETERS = {
     "interpolation": '"bilinear"',
     "mean": "[0.485, 0.456, 0.406]",
     "std": "[0.229, 0.224, 0.225]",
+    "exif_orientation": '"apply"',
     "max_image_bytes": "1000000",
     "max_image_pixels": "1000000",
+    "max_image_frames": "1000",
+    "max_jpeg_scans": "20",
 }
 
 
@@ -44,8 +47,15 @@ def encoded(image: Image.Image, format: str, **options: object) -> bytes:
     return file.getvalue()
 
 
-def decoded(file: bytes, max_image_bytes: int = 10**7, max_image_pixels: int = 10**7) -> npt.NDArray[np.uint8]:
-    return decode(np.frombuffer(file, np.uint8), max_image_bytes=max_image_bytes, max_image_pixels=max_image_pixels)
+def decoded(file: bytes, **limits: int) -> npt.NDArray[np.uint8]:
+    """Decode with limits that no small picture meets, but for those that are given."""
+    usual = {
+        "max_image_bytes": 1 << 26,
+        "max_image_pixels": 1 << 26,
+        "max_image_frames": 1000,
+        "max_jpeg_scans": 20,
+    }
+    return decode(np.frombuffer(file, np.uint8), Limits(**{**usual, **limits}))
 
 
 def error_of(file: bytes, **limits: int) -> str:
@@ -72,7 +82,7 @@ def model_config(**changes: str | None) -> str:
 
 
 def test_config_is_read_from_the_parameters() -> None:
-    config = PreprocessConfig.from_model_config(model_config(EXECUTION_ENV_PATH="/x.tar.gz"))
+    config = FileConfig.from_model_config(model_config(EXECUTION_ENV_PATH="/x.tar.gz"))
     assert (config.resize_size, config.crop_size, config.interpolation) == (256, 224, "bilinear")
     assert (config.mean, config.std) == (MEAN, STD)
 
@@ -93,7 +103,7 @@ def test_config_is_read_from_the_parameters() -> None:
 )
 def test_config_refuses_what_does_not_fit(changes: dict[str, str | None], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PreprocessConfig.from_model_config(model_config(**changes))
+        FileConfig.from_model_config(model_config(**changes))
 
 
 # Decoding
@@ -159,15 +169,27 @@ def test_header_gives_the_size_before_decoding() -> None:
         (
             b"hello world",
             {},
-            "not_an_image: expected a JPEG or PNG file, got 11 bytes starting 68 65 6c 6c 6f 20 77 6f",
+            "not_an_image: expected a JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or PNM file, got 11 bytes starting 68 65 6c 6c 6f 20 77 6f",
         ),
         (JPEG, {"max_image_bytes": 100}, f"too_many_bytes: expected at most 100 bytes, got {len(JPEG)}"),
-        (JPEG, {"max_image_pixels": 2622}, "too_many_pixels: expected at most 2622 pixels, got 61 x 43"),
-        (PNG, {"max_image_pixels": 2622}, "too_many_pixels: expected at most 2622 pixels, got 61 x 43"),
+        (
+            JPEG,
+            {"max_image_pixels": 2622},
+            "too_many_pixels: expected at most 2622 pixels of a JPEG file of this kind, got 61 x 43",
+        ),
+        (
+            PNG,
+            {"max_image_pixels": 2622},
+            "too_many_pixels: expected at most 2622 pixels of a PNG file of this kind, got 61 x 43",
+        ),
         (PNG[:50] + b"\xff" * 40 + PNG[90:], {}, f"corrupt: expected a readable PNG file, got {len(PNG)} bytes"),
-        (JPEG[:2] + b"xy" + JPEG[2:], {}, "not_an_image: expected a JPEG or PNG file"),
-        (JPEG[:4] + b"\xff\xd9", {}, "truncated: expected a JPEG frame header, got 6 bytes without one"),
-        (PNG[:8] + chunk(b"tEXt", b"a") + PNG[8:], {}, "corrupt: expected a PNG that begins with its one IHDR"),
+        (JPEG[:2] + b"xy" + JPEG[2:], {}, "not_an_image: expected a JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or PNM file"),
+        (JPEG[:4] + b"\xff\xd9", {}, "corrupt: expected a JPEG file with a frame header, got 6 bytes without one"),
+        (
+            PNG[:8] + chunk(b"tEXt", b"a") + PNG[8:],
+            {},
+            "corrupt: expected a PNG file with one IHDR at its beginning, got b'tEXt' at byte 8",
+        ),
     ],
     ids=[
         "empty",
@@ -197,7 +219,7 @@ def test_a_damaged_animation_does_not_reach_opencv() -> None:
     )
     pixels = chunk(b"IDAT", zlib.compress(b"\0abc"))
     file = PNG[:8] + still + animation + pixels + chunk(b"Vcxx", b"x") + chunk(b"IEND", b"")
-    assert error_of(file).startswith("corrupt: expected the chunks of a PNG file, got b'Vcxx' at byte ")
+    assert error_of(file).startswith("corrupt: expected a PNG file with known critical chunks, got b'Vcxx' at byte ")
     without = PNG[:8] + still + animation + pixels + chunk(b"IEND", b"")
     assert decoded(without).tolist() == [[[97, 98, 99]]]
 

@@ -1,30 +1,31 @@
-"""The settings of `preprocess`, read from config.pbtxt."""
+"""The settings of `preprocess` and `preprocess_frames`, read from config.pbtxt."""
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
+
+from .decode import Limits
 
 # Keys of `parameters` that Triton's Python backend reads itself.
 TRITONS_OWN_KEYS = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreprocessConfig:
-    """The `parameters` of config.pbtxt, parsed and checked once, when Triton loads the model."""
+class FrameConfig:
+    """The `parameters` of `preprocess_frames`, parsed and checked once, when Triton loads the model."""
 
     resize_size: int  # pixels, shorter side
     crop_size: int  # pixels, both sides
     interpolation: str  # "bilinear" or "bicubic", both antialiased
     mean: list[float]  # R, G, B on the [0, 1] scale
     std: list[float]  # R, G, B on the [0, 1] scale
-    max_image_bytes: int  # of one encoded file
     max_image_pixels: int  # width x height of one decoded image
 
     def __post_init__(self) -> None:
-        for name in ("resize_size", "crop_size", "max_image_bytes", "max_image_pixels"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"config.pbtxt {name}: expected a positive integer, got {value!r}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is int and (type(value) is not int or value < 1):
+                raise ValueError(f"config.pbtxt {field.name}: expected a positive integer, got {value!r}")
         if self.crop_size > self.resize_size:
             raise ValueError(
                 f"config.pbtxt crop_size: expected at most resize_size {self.resize_size}, got {self.crop_size}"
@@ -39,7 +40,7 @@ class PreprocessConfig:
             raise ValueError(f"config.pbtxt std: expected three numbers above 0, got {self.std!r}")
 
     @classmethod
-    def from_model_config(cls, text: str) -> "PreprocessConfig":
+    def from_model_config(cls, text: str) -> Self:
         """Read the model configuration as Triton hands it over: JSON, every parameter a string that holds JSON."""
         entries = json.loads(text).get("parameters", {}).items()
         ours = {key: entry["string_value"] for key, entry in entries if key not in TRITONS_OWN_KEYS}
@@ -48,6 +49,30 @@ class PreprocessConfig:
             missing, unknown = sorted(wanted - ours.keys()), sorted(ours.keys() - wanted)
             raise ValueError(f"config.pbtxt parameters: missing {missing}, unknown {unknown}")
         return cls(**{key: _parse(key, value) for key, value in ours.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileConfig(FrameConfig):
+    """The `parameters` of `preprocess`: those of files come on top of those of frames."""
+
+    exif_orientation: str  # "apply" or "ignore"
+    max_image_bytes: int  # of one encoded file
+    max_image_frames: int  # of one animation
+    max_jpeg_scans: int  # of one progressive JPEG of max_image_pixels
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exif_orientation not in ("apply", "ignore"):
+            raise ValueError(f"config.pbtxt exif_orientation: expected apply or ignore, got {self.exif_orientation!r}")
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            max_image_bytes=self.max_image_bytes,
+            max_image_pixels=self.max_image_pixels,
+            max_image_frames=self.max_image_frames,
+            max_jpeg_scans=self.max_jpeg_scans,
+        )
 
 
 def _parse(key: str, value: str) -> Any:

@@ -1,72 +1,68 @@
-"""From the bytes of an image file to RGB pixels, or to a clear error. JPEG and PNG."""
+"""From the bytes of an image file to upright RGB pixels, or to a clear error. The formats are in formats/."""
 
-import os
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import InvalidImageError
-from .headers import Header, read_header
-
-os.environ.setdefault("OPENCV_FOR_THREADS_NUM", "1")  # Triton runs several stubs: one thread each, or they thrash
-os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # a caller's damaged file is answered, not also logged as a warning
-import cv2
-
-# How often max_image_pixels may be gone over: the usual progressive JPEG has 10 scans, in CMYK 18; one that is made to
-# keep a process busy for minutes has hundreds.
-MAX_SCANS_OF_MAX_PIXELS = 20
+from .formats import Header, read_header
+from .orientation import upright
 
 
-def decode(file: npt.NDArray[np.uint8], *, max_image_bytes: int, max_image_pixels: int) -> npt.NDArray[np.uint8]:
-    """Decode one JPEG or PNG file, upright by its EXIF orientation, alpha dropped.
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one file may cost; all are applied to its header, before any pixel is decoded."""
 
-    Takes uint8 (bytes,); zeros after the end of the file, as a batch pads it, are no part of it.
+    max_image_bytes: int
+    max_image_pixels: int  # width x height; fewer where a format takes more than 8 bytes a pixel to decode
+    max_image_frames: int  # of an animation, of which the first is decoded
+    max_jpeg_scans: int  # of a progressive JPEG of max_image_pixels; a smaller one may have more in proportion
+
+
+def decode(file: npt.NDArray[np.uint8], limits: Limits, exif_orientation: str = "apply") -> npt.NDArray[np.uint8]:
+    """Decode one file of any format of formats/, the first picture of several, alpha dropped.
+
+    Takes uint8 (bytes,); zeros after the end of the file, as a batch pads it, are no part of it. `exif_orientation` is
+    "apply", which turns the picture upright, or "ignore".
     Returns uint8 (H, W, 3) in R, G, B order.
     Raises InvalidImageError with one of the codes empty, too_many_bytes, not_an_image, too_many_pixels, truncated,
-    corrupt, unsupported. The limits are applied to the header, before any pixel is decoded.
+    corrupt, unsupported.
     """
-    # Neither format ends in a zero byte. Left in place, the padding would hide that a file is truncated: decoders
-    # take the zeros for image data and fill the rest of the picture with gray.
-    data = file.tobytes().rstrip(b"\0")
-    if not data:
-        raise InvalidImageError("empty: expected an image file, got 0 bytes")
-    if len(data) > max_image_bytes:
-        raise InvalidImageError(f"too_many_bytes: expected at most {max_image_bytes} bytes, got {len(data)}")
+    data = file.tobytes()
+    length = len(data.rstrip(b"\0"))
+    if length == 0:
+        raise InvalidImageError("empty", "expected an image file, got 0 bytes")
+    if length > limits.max_image_bytes:
+        raise InvalidImageError("too_many_bytes", f"expected at most {limits.max_image_bytes} bytes, got {length}")
     header = read_header(data)
-    check_cost(header, max_image_pixels)
-    try:
-        image = cv2.imdecode(np.frombuffer(header.data, np.uint8), cv2.IMREAD_COLOR_RGB)
-    except cv2.error as error:
-        raise _decoding_failed(header) from error
-    if image is None:
-        raise _decoding_failed(header)
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-        raise InvalidImageError(f"unsupported: expected 8-bit colour or gray, got {image.dtype} {image.shape}")
-    if sorted(image.shape[:2]) != sorted((header.height, header.width)):  # sorted: EXIF may have turned it
+    check_cost(header, limits)
+    image = header.decode(header)
+    if image.dtype != np.uint8 or image.shape != (header.height, header.width, 3):
         raise InvalidImageError(
-            f"corrupt: expected {header.width} x {header.height} pixels as in the header, got {image.shape[:2]}"
+            "corrupt",
+            f"expected {header.width} x {header.height} pixels as in the header, got {image.dtype} {image.shape}",
         )
-    return image  # type: ignore[return-value]  # cv2's own annotation is wider than what was just checked
+    return upright(image, header.orientation) if exif_orientation == "apply" else image
 
 
-def check_cost(header: Header, max_image_pixels: int) -> None:
+def check_cost(header: Header, limits: Limits) -> None:
     """Raise InvalidImageError, too_many_pixels, where decoding would take more memory or time than allowed."""
-    pixels, size = header.width * header.height, f"{header.width} x {header.height}"
-    if pixels > max_image_pixels:
-        raise InvalidImageError(f"too_many_pixels: expected at most {max_image_pixels} pixels, got {size}")
-    most = MAX_SCANS_OF_MAX_PIXELS * max_image_pixels
-    if pixels * header.scans > most:
+    size, pixels = f"{header.width} x {header.height}", header.width * header.height
+    if pixels < 1:
+        raise InvalidImageError("corrupt", f"expected at least 1 x 1 pixel, got {size}")
+    most = int(limits.max_image_pixels / max(header.cost, 1))
+    if pixels > most:
         raise InvalidImageError(
-            f"too_many_pixels: expected at most {most} pixels in all scans, got {size} in {header.scans} scans"
+            "too_many_pixels", f"expected at most {most} pixels of a {header.format} file of this kind, got {size}"
         )
-
-
-def _decoding_failed(header: Header) -> InvalidImageError:
-    if header.name == "JPEG" and not header.data.endswith(b"\xff\xd9"):
-        return InvalidImageError(
-            "truncated: expected a JPEG file up to its end marker ff d9, "
-            f"got {len(header.data)} bytes ending {header.data[-2:].hex(' ')}"
+    if pixels * header.scans > limits.max_jpeg_scans * limits.max_image_pixels:
+        raise InvalidImageError(
+            "too_many_pixels",
+            f"expected at most {limits.max_jpeg_scans} scans of {limits.max_image_pixels} pixels, "
+            f"got {header.scans} of {size}",
         )
-    return InvalidImageError(
-        f"corrupt: expected a readable {header.name} file, got {len(header.data)} bytes that do not decode"
-    )
+    if header.frames > limits.max_image_frames:
+        raise InvalidImageError(
+            "too_many_pixels", f"expected at most {limits.max_image_frames} frames, got {header.frames}"
+        )

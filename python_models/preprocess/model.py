@@ -1,7 +1,7 @@
 """Triton glue for `preprocess` and `preprocess_frames`: requests in, responses out.
 
-The one input tells the two apart: `raw_image`, the bytes of a file, is decoded (headers.py, decode.py); `frame` already
-is RGB. What happens to the pixels is in transforms.py, the settings in config.py.
+The one input tells the two apart: `raw_image`, the bytes of a file, is decoded (decode.py, formats/); `frame` already
+is RGB. What happens to the pixels is in transforms.py, the settings are in config.py.
 """
 
 import json
@@ -12,16 +12,18 @@ import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
-from .config import PreprocessConfig
+from .config import FileConfig, FrameConfig
 from .decode import decode
 from .errors import InvalidImageError
 from .transforms import normalization_table, normalize, resize_and_center_crop
+
+CONFIGS: dict[str, type[FrameConfig]] = {"raw_image": FileConfig, "frame": FrameConfig}
 
 
 class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         self.input_name = input_name(json.loads(args["model_config"]))
-        self.config = PreprocessConfig.from_model_config(args["model_config"])
+        self.config = CONFIGS[self.input_name].from_model_config(args["model_config"])
         self.table = normalization_table(self.config.mean, self.config.std)
 
     def execute(self, requests: list[Any]) -> list[Any]:
@@ -49,15 +51,15 @@ class TritonPythonModel:
             try:
                 self._to_model_input(image, normalized[row])
             except InvalidImageError as error:  # the caller's fault: its own row only, never a neighbour's
-                errors[row, 0] = f"preprocess: {error}".encode()
+                errors[row, 0] = f"preprocess: {error.code}: image {row}: {error.detail}".encode()
         return normalized, errors
 
     def _to_model_input(self, image: npt.NDArray[np.uint8], out: npt.NDArray[np.float32]) -> None:
         config = self.config
-        if self.input_name == "raw_image":
-            image = decode(image, max_image_bytes=config.max_image_bytes, max_image_pixels=config.max_image_pixels)
-        elif image.size == 0:
-            raise InvalidImageError(f"empty: expected a frame of at least 1 x 1 pixel, got shape {list(image.shape)}")
+        if isinstance(config, FileConfig):
+            image = decode(image, config.limits, config.exif_orientation)
+        else:
+            check_frame(image, config.max_image_pixels)
         cropped = resize_and_center_crop(
             image, resize_size=config.resize_size, crop_size=config.crop_size, interpolation=config.interpolation
         )
@@ -66,9 +68,20 @@ class TritonPythonModel:
 
 def input_name(config: dict[str, Any]) -> str:
     names = [entry["name"] for entry in config["input"]]
-    if names not in (["raw_image"], ["frame"]):
+    if len(names) != 1 or names[0] not in CONFIGS:
         raise ValueError(f"config.pbtxt input: expected one, raw_image or frame, got {names}")
     return str(names[0])
+
+
+def check_frame(frame: npt.NDArray[np.uint8], max_image_pixels: int) -> None:
+    """Raise InvalidImageError for a frame (H, W, 3) without pixels, or with more than resizing may take."""
+    height, width = frame.shape[:2]
+    if height * width == 0:
+        raise InvalidImageError("empty", f"expected a frame of at least 1 x 1 pixel, got shape {list(frame.shape)}")
+    if height * width > max_image_pixels:
+        raise InvalidImageError(
+            "too_many_pixels", f"expected at most {max_image_pixels} pixels, got {width} x {height}"
+        )
 
 
 def _failed(message: str, code: int) -> Any:

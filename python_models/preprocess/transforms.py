@@ -1,6 +1,8 @@
 """From RGB pixels to the network's input: resize, crop, normalize. The same arithmetic as in training."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +10,7 @@ from PIL import Image
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 FILTER_SUPPORT = {"bilinear": 1, "bicubic": 2}  # source pixels to either side of a tap's centre, where nothing shrinks
+MAX_EXTRA = 16  # resized pixels to either side of the crop
 
 
 def resize_and_center_crop(
@@ -22,20 +25,78 @@ def resize_and_center_crop(
     """
     height, width = image.shape[:2]
     shorter = min(height, width)
-    resized_height, resized_width = resize_size * height // shorter, resize_size * width // shorter
-    top, left = round((resized_height - crop_size) / 2), round((resized_width - crop_size) / 2)
-    y_scale, x_scale = height / resized_height, width / resized_width
-    y_start, y_end = top * y_scale, (top + crop_size) * y_scale
-    x_start, x_end = left * x_scale, (left + crop_size) * x_scale
-    # The two passes apart, rows first: left to itself Pillow takes the cheaper order, and as each pass rounds and clips
-    # to 8 bits, the other order gives other pixels than resizing the whole image does.
-    margin = FILTER_SUPPORT[interpolation] * max(y_scale, 1) + 1
-    first_row, last_row = max(int(y_start - margin), 0), min(int(y_end + margin) + 1, height)
-    rows = Image.fromarray(image[first_row:last_row])
-    resampling = RESAMPLING[interpolation]
-    narrow = rows.resize((crop_size, rows.height), resampling, box=(x_start, 0, x_end, rows.height))
-    box = (0, y_start - first_row, crop_size, y_end - first_row)
-    return np.asarray(narrow.resize((crop_size, crop_size), resampling, box=box))
+    new_height, new_width = resize_size * height // shorter, resize_size * width // shorter
+    support, filter = FILTER_SUPPORT[interpolation], RESAMPLING[interpolation]
+    rows, columns = span(height, new_height, crop_size, support), span(width, new_width, crop_size, support)
+
+    def resize_columns(picture: Image.Image) -> Image.Image:
+        box = (columns.start, 0, columns.end, picture.height)
+        return picture.resize((columns.size, picture.height), filter, box)
+
+    def resize_rows(picture: Image.Image) -> Image.Image:
+        box = (0, rows.start, picture.width, rows.end)
+        return picture.resize((picture.width, rows.size), filter, box)
+
+    part = Image.fromarray(np.ascontiguousarray(image[rows.first : rows.last, columns.first : columns.last]))
+    # The two passes apart: each rounds to 8 bits, so their order shows, and Pillow decides it by the whole image.
+    if rows_come_first(height, width, new_height, new_width):
+        resized = np.asarray(resize_columns(resize_rows(part)))
+    else:
+        resized = np.asarray(resize_rows(resize_columns(part)))
+    return resized[rows.skip : rows.skip + crop_size, columns.skip : columns.skip + crop_size]
+
+
+def rows_come_first(height: int, width: int, new_height: int, new_width: int) -> bool:
+    """Whether Pillow 13 resizes the height of such an image before its width: where it shrinks much more.
+
+    Found by comparing its output with both orders; tests/test_transforms.py does it again.
+    """
+    return new_height < height and height - new_height > 2 * (width - new_width)
+
+
+@dataclass(frozen=True)
+class Span:
+    """What is resized along one axis so that the crop is in it."""
+
+    first: int  # of the source's pixels
+    last: int
+    start: float  # of the box that becomes `size` pixels, counted from `first`
+    end: float
+    size: int
+    skip: int  # resized pixels in front of the crop
+
+
+@lru_cache(maxsize=1024)
+def span(length: int, new_length: int, crop_size: int, support: int) -> Span:
+    """Choose a stretch of the source that holds the crop, and a little more, so that Pillow's taps are exact.
+
+    Pillow takes the box in float32: the taps of a box that is right to seven digits are not those of the whole image,
+    and where two neighbours are mixed half and half the result rounds the other way. Among the boxes that begin and end
+    up to MAX_EXTRA resized pixels outside the crop there is nearly always one whose start and length are float32
+    numbers to more than nine digits.
+    """
+    scale = length / new_length
+    margin = support * max(scale, 1) + 1
+    corner = round((new_length - crop_size) / 2)
+    starts = np.arange(max(corner - MAX_EXTRA, 0), corner + 1)
+    ends = np.arange(corner + crop_size, min(corner + crop_size + MAX_EXTRA, new_length) + 1)
+    first = max(int(starts[0] * scale - margin), 0)
+    exact_starts, sizes = starts * scale - first, ends - starts[:, np.newaxis]
+    box_starts, box_ends = exact_starts.astype(np.float32), (ends * scale - first).astype(np.float32)
+    errors = np.abs(box_starts - exact_starts)[:, np.newaxis]
+    errors = errors + np.abs((box_ends - box_starts[:, np.newaxis]) - sizes * scale)  # the length in float32, as Pillow
+    costs = np.maximum(errors, 1e-8) * (1 + 0.05 * (sizes - crop_size))  # of equal ones, the shortest
+    i, j = np.unravel_index(np.argmin(costs), costs.shape)
+    start, end = int(starts[i]), int(ends[j])
+    moved = max(int(start * scale - margin), 0) - first
+    return Span(
+        first=first + moved,
+        last=min(int(end * scale + margin) + 1, length),
+        start=float(box_starts[i]) - moved,
+        end=float(box_ends[j]) - moved,
+        size=end - start,
+        skip=corner - start,
+    )
 
 
 def normalization_table(mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.float32]:
