@@ -8,9 +8,9 @@ import pytest
 import tritonclient.utils
 from PIL import Image
 
+from benchmarks.reference import reference_input
 from server.process import TritonServer
 from tests.asking import ask, ask_model, connect, padded, tensor
-from tests.reference import reference_input
 
 both_protocols = pytest.mark.parametrize("protocol", ["grpc", "http"])
 
