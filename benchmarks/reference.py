@@ -14,9 +14,10 @@ def reference_pixels(file: bytes) -> Image.Image:
 
     Raises what Pillow raises for a file that it cannot read.
     """
-    image = ImageOps.exif_transpose(Image.open(io.BytesIO(file)))
+    opened = Image.open(io.BytesIO(file))
+    image = ImageOps.exif_transpose(opened)
     # Pillow reads 16-bit gray PNG and TIFF as I;16, and that of PGM as I, which elsewhere is 32-bit.
-    if image.mode.startswith("I;16") or (image.format, image.mode) == ("PPM", "I"):
+    if image.mode.startswith("I;16") or (opened.format, opened.mode) == ("PPM", "I"):
         image = Image.fromarray((np.asarray(image) // 256).astype(np.uint8))
     return image.convert("RGB")
 
