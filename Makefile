@@ -3,11 +3,12 @@ PYTHON ?= python3
 RECIPE ?= resnet50
 WEIGHTS ?= pretrained
 IMAGE ?=
+IMAGES ?=
 ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(RECIPE)),model_repository,build/$(RECIPE)/model_repository)
 
-.PHONY: help demo test setup export repository serve classify bench-backend lint clean debian-packages
+.PHONY: help demo test setup export repository serve classify parity bench-backend lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -31,6 +32,9 @@ serve: repository ## Serve until Ctrl-C (ARGS='--http-port 9000' for other ports
 
 classify: setup ## Classify a photo with the running server (IMAGE=photo.jpg)
 	@$(run) client classify "$(or $(IMAGE),$(error give a photo: make classify IMAGE=photo.jpg))" $(ARGS)
+
+parity: setup ## Compare the service with Pillow and torch on your own images (IMAGES=FOLDER RECIPE= WEIGHTS=)
+	@$(run) benchmarks.parity --recipe $(RECIPE) --weights "$(WEIGHTS)" "$(or $(IMAGES),$(error give a folder: make parity IMAGES=photos))" $(ARGS)
 
 bench-backend: setup ## Measure the stand-in onnxruntime backend against ONNX Runtime itself (2 minutes)
 	@$(run) benchmarks.onnxruntime_backend

@@ -10,7 +10,6 @@ import os
 import platform
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,14 +22,12 @@ import numpy as np
 import onnxruntime
 
 from server.checks import read_config
-from server.errors import ServerError
 from server.installation import ROOT
 from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
-from server.signals import StoppedBySignal, stop_on_signals
 
-from .errors import BenchmarkError
 from .perf_analyzer import PerfAnalyzer, find_perf_analyzer
+from .running import export_repository, run_measurement
 
 MODEL = "resnet50"
 BATCH = 8
@@ -40,7 +37,6 @@ WINDOW_S = 2  # short, so that what is compared runs within seconds of each othe
 WINDOWS = 3  # the fewest that perf_analyzer reports on
 MEASUREMENT_S = 1.2 * WINDOW_S * WINDOWS  # perf_analyzer stretches each window by a fifth
 TARGET_RATIO = 0.95
-EXPORT_TIMEOUT_S = 600
 PERF_ANALYZER_TIMEOUT_S = 60 + 10 * MEASUREMENT_S
 LOG = ROOT / "build" / "benchmarks" / "triton.log"
 
@@ -63,19 +59,15 @@ class Round:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    stop_on_signals()
-    try:
-        analyzer = find_perf_analyzer()
-        with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-            repository = write_classifier_repository(options.weights, Path(folder))
-            rounds = measure_rounds(repository, analyzer, options.rounds)
-    except (BenchmarkError, ServerError) as error:
-        print(f"the measurement cannot go on: {error}", file=sys.stderr)
-        return 1
-    except StoppedBySignal as stopped:
-        print(f"{stopped}; nothing is left running", file=sys.stderr)
-        return 128 + stopped.number
-    print(f"\n{table(rounds)}")
+    return run_measurement(lambda: measure(options.weights, options.rounds))
+
+
+def measure(weights: str, rounds: int) -> int:
+    analyzer = find_perf_analyzer()
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+        repository = write_classifier_repository(weights, Path(folder))
+        measured = measure_rounds(repository, analyzer, rounds)
+    print(f"\n{table(measured)}")
     return 0
 
 
@@ -106,23 +98,7 @@ def positive(text: str) -> int:
 
 def write_classifier_repository(weights: str, folder: Path) -> Path:
     """Export into `folder` and return a repository with the classifier alone: nothing else takes memory or time."""
-    whole, alone = folder / "whole", folder / "model_repository"
-    command = [sys.executable, "-m", "export", "model", "--recipe", MODEL, "--weights", weights]
-    try:
-        subprocess.run(
-            [*command, "--output", str(folder / "export"), "--repository", str(whole)],
-            cwd=ROOT,
-            check=True,
-            timeout=EXPORT_TIMEOUT_S,
-        )
-    except subprocess.CalledProcessError as error:
-        raise BenchmarkError(
-            f"the export of {MODEL} failed with exit status {error.returncode}, its message is above"
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise BenchmarkError(
-            f"export: expected its end within {EXPORT_TIMEOUT_S} s, got none: --weights random needs no host"
-        ) from error
+    whole, alone = export_repository(MODEL, weights, folder / "export"), folder / "model_repository"
     alone.mkdir()
     shutil.move(whole / MODEL, alone / MODEL)
     return alone

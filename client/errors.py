@@ -28,7 +28,7 @@ class ServiceError(ClassificationError):
 def error_from_text(text: str) -> ClassificationError:
     """Read a row of the output `error`, or the message of a failed request.
 
-    >>> error_from_text("preprocess: empty: expected an image file, got 0 bytes").code
+    >>> error_from_text("preprocess: empty: image 0: expected an image file, got 0 bytes").code
     'empty'
     """
     match = _CONTRACT.fullmatch(text)

@@ -56,7 +56,7 @@ def test_one_failure_is_status_1_and_the_others_are_answered(url: str, photos: P
     outcome = classify(str(photos / "README.txt"), "no_such_file.jpg", str(photos / "coffee.png"), "--url", url)
     assert outcome.returncode == 1
     assert "espresso" in outcome.stdout
-    assert f"{photos / 'README.txt'}: not_an_image: expected a JPEG or PNG file" in outcome.stderr
+    assert f"{photos / 'README.txt'}: not_an_image: image 0: expected a JPEG, PNG, " in outcome.stderr
     assert "no_such_file.jpg: cannot be read: No such file or directory" in outcome.stderr
 
 
@@ -167,14 +167,18 @@ def test_a_server_that_is_no_triton() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "preprocess: empty: expected an image file, got 0 bytes",
-        "in ensemble 'pipeline', preprocess: empty: expected an image file, got 0 bytes",
+        "preprocess: empty: image 0: expected an image file, got 0 bytes",
+        "in ensemble 'pipeline', preprocess: empty: image 0: expected an image file, got 0 bytes",
     ],
 )
 def test_an_error_of_the_contract(text: str) -> None:
     error = error_from_text(text)
     assert isinstance(error, ImageError)
-    assert (error.step, error.code, error.detail) == ("preprocess", "empty", "expected an image file, got 0 bytes")
+    assert (error.step, error.code, error.detail) == (
+        "preprocess",
+        "empty",
+        "image 0: expected an image file, got 0 bytes",
+    )
 
 
 @pytest.mark.parametrize(

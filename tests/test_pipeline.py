@@ -8,9 +8,11 @@ import pytest
 import tritonclient.utils
 from PIL import Image
 
+from benchmarks.reference import reference_input
 from server.process import TritonServer
 from tests.asking import ask, ask_model, connect, padded, tensor
-from tests.reference import reference_input
+
+FORMATS = "JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or PNM"
 
 both_protocols = pytest.mark.parametrize("protocol", ["grpc", "http"])
 
@@ -142,9 +144,15 @@ def test_a_bad_image_marks_only_its_own_row(server: TritonServer, photos: Path, 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ([b"no image"], "not_an_image: expected a JPEG or PNG file, got 8 bytes starting 6e 6f 20 69 6d 61 67 65"),
-        ([b"first", b"second one"], "not_an_image: expected a JPEG or PNG file, got 5 bytes starting 66 69 72 73 74"),
-        ([b""], "empty: expected an image file, got 0 bytes"),
+        (
+            [b"no image"],
+            f"not_an_image: image 0: expected a {FORMATS} file, got 8 bytes starting 6e 6f 20 69 6d 61 67 65",
+        ),
+        (
+            [b"first", b"second one"],
+            f"not_an_image: image 0: expected a {FORMATS} file, got 5 bytes starting 66 69 72 73 74",
+        ),
+        ([b""], "empty: image 0: expected an image file, got 0 bytes"),
     ],
     ids=["one", "two", "empty"],
 )
@@ -158,7 +166,9 @@ def test_a_request_of_only_bad_images_is_invalid_argument(
 
 
 def test_frames_without_a_pixel_are_refused(server: TritonServer) -> None:
-    with pytest.raises(tritonclient.utils.InferenceServerException, match="preprocess: empty: expected a frame"):
+    with pytest.raises(
+        tritonclient.utils.InferenceServerException, match="preprocess: empty: image 0: expected a frame"
+    ):
         ask_model(server, "grpc", "pipeline_frames", "frame", np.zeros((1, 0, 5, 3), np.uint8))
 
 

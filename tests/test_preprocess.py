@@ -12,12 +12,11 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
+from benchmarks.reference import reference_pixels
 from python_models.preprocess.config import FileConfig
 from python_models.preprocess.decode import Limits, decode
 from python_models.preprocess.errors import InvalidImageError
 from python_models.preprocess.formats import read_header
-from python_models.preprocess.transforms import normalization_table, normalize, resize_and_center_crop
-from tests.reference import reference_crop, reference_pixels
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 PARAMETERS = {
@@ -169,7 +168,7 @@ def test_header_gives_the_size_before_decoding() -> None:
         (
             b"hello world",
             {},
-            "not_an_image: expected a JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or PNM file, got 11 bytes starting 68 65 6c 6c 6f 20 77 6f",
+            "not_an_image: expected a JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or PNM file, got 11 bytes starting 68 65 ",
         ),
         (JPEG, {"max_image_bytes": 100}, f"too_many_bytes: expected at most 100 bytes, got {len(JPEG)}"),
         (
@@ -184,7 +183,11 @@ def test_header_gives_the_size_before_decoding() -> None:
         ),
         (PNG[:50] + b"\xff" * 40 + PNG[90:], {}, f"corrupt: expected a readable PNG file, got {len(PNG)} bytes"),
         (JPEG[:2] + b"xy" + JPEG[2:], {}, "not_an_image: expected a JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or PNM file"),
-        (JPEG[:4] + b"\xff\xd9", {}, "corrupt: expected a JPEG file with a frame header, got 6 bytes without one"),
+        (
+            JPEG[:2] + b"\xff\xe0\0\x02\xff\xd9",
+            {},
+            "corrupt: expected a JPEG file with a frame header, got 8 bytes without one",
+        ),
         (
             PNG[:8] + chunk(b"tEXt", b"a") + PNG[8:],
             {},
@@ -277,7 +280,7 @@ def test_a_jpeg_of_very_many_scans_is_refused() -> None:
     assert decoded(file, max_image_pixels=61 * 43).shape == (43, 61, 3)
     bomb = file[:-2] + last * (21 - scans) + file[-2:]
     assert error_of(bomb, max_image_pixels=61 * 43) == (
-        f"too_many_pixels: expected at most {20 * 61 * 43} pixels in all scans, got 61 x 43 in 21 scans"
+        "too_many_pixels: expected at most 20 scans of 2623 pixels, got 21 of 61 x 43"
     )
 
 
@@ -297,47 +300,3 @@ def outcome(file: bytes) -> str:
     except InvalidImageError as error:
         return str(error).split(":")[0]
     return "pixels" if image.dtype == np.uint8 and image.ndim == 3 else f"{image.dtype} {image.shape}"
-
-
-# Resizing and normalizing
-
-
-@pytest.mark.parametrize(
-    "size",
-    [(1, 1), (17, 11), (224, 224), (256, 256), (257, 300), (640, 427), (427, 640), (1500, 1000), (1000, 3)],
-    ids=str,
-)
-@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-def test_crop_matches_the_reference(size: tuple[int, int], interpolation: str) -> None:
-    image = smooth_image(*size)
-    actual = resize_and_center_crop(np.asarray(image), resize_size=256, crop_size=224, interpolation=interpolation)
-    assert (actual.dtype, actual.shape) == (np.dtype(np.uint8), (224, 224, 3))
-    difference = np.abs(actual.astype(int) - reference_crop(image, interpolation).astype(int))
-    # Pillow keeps the box of the crop in float32, so a tap's weight may round the other way: one level of 255, on a
-    # smooth gradient, full of ties, at up to 6 % of the pixels. A shift by a tenth of a pixel shows at half of them.
-    # Bicubic's second pass, with weights outside 0 to 1, can make two levels of one where it enlarges 85 times.
-    assert difference.max() <= (2 if (interpolation, size) == ("bicubic", (1000, 3)) else 1)
-    assert difference.mean() < 0.1
-
-
-def test_photographs_match_the_reference(shared_photos: list[Path]) -> None:
-    """Real edges, where bicubic overshoots and is clipped."""
-    for path in shared_photos:
-        image = reference_pixels(path.read_bytes())
-        for interpolation in ("bilinear", "bicubic"):
-            crop = resize_and_center_crop(
-                np.asarray(image), resize_size=256, crop_size=224, interpolation=interpolation
-            )
-            difference = np.abs(crop.astype(int) - reference_crop(image, interpolation).astype(int))
-            assert difference.max() <= 1, f"{path.name}, {interpolation}"
-            assert difference.mean() < 0.05, f"{path.name}, {interpolation}"
-
-
-@pytest.mark.parametrize("size", [(1, 1), (17, 11), (224, 224)], ids=str)  # 17 x 11 catches an H/W swap
-def test_normalize_matches_the_formula(size: tuple[int, int]) -> None:
-    image = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
-    actual = np.full((3, *size), np.nan, np.float32)
-    normalize(image, normalization_table(MEAN, STD), actual)
-    expected = [[[(int(pixel[c]) / 255 - MEAN[c]) / STD[c] for pixel in row] for row in image] for c in range(3)]
-    # One rounding to float32 of numbers up to 2.7 errs by at most 1.2e-7; dividing by 256 instead of 255, by 0.017.
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-7)

@@ -10,12 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
+from benchmarks.reference import reference_input
 from export.recipes import RECIPES
 from export.weights import load_network
 from server.process import TritonServer
 from tests.asking import ask, ask_model
 from tests.conftest import RESNET50_WEIGHTS, SHARED, need_shared
-from tests.reference import reference_input
 
 
 @pytest.mark.parametrize("way", ["grpc", "http", "frame"])

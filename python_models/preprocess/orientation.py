@@ -3,9 +3,10 @@
 import re
 import struct
 
-import cv2
 import numpy as np
 import numpy.typing as npt
+
+from .opencv import cv2
 
 ORIENTATION_TAG = 0x0112
 # Of the types that a value may have: its struct code and bytes. Source: TIFF 6.0, section 2.

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from .opencv import cv2
+
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 FILTER_SUPPORT = {"bilinear": 1, "bicubic": 2}  # source pixels to either side of a tap's centre, where nothing shrinks
 MAX_EXTRA = 16  # resized pixels to either side of the crop
@@ -49,7 +51,7 @@ def resize_and_center_crop(
 def rows_come_first(height: int, width: int, new_height: int, new_width: int) -> bool:
     """Whether Pillow 13 resizes the height of such an image before its width: where it shrinks much more.
 
-    Found by comparing its output with both orders; tests/test_transforms.py does it again.
+    Found by comparing its output with both orders; tests/test_transforms.py compares again.
     """
     return new_height < height and height - new_height > 2 * (width - new_width)
 
@@ -81,10 +83,10 @@ def span(length: int, new_length: int, crop_size: int, support: int) -> Span:
     starts = np.arange(max(corner - MAX_EXTRA, 0), corner + 1)
     ends = np.arange(corner + crop_size, min(corner + crop_size + MAX_EXTRA, new_length) + 1)
     first = max(int(starts[0] * scale - margin), 0)
-    exact_starts, sizes = starts * scale - first, ends - starts[:, np.newaxis]
-    box_starts, box_ends = exact_starts.astype(np.float32), (ends * scale - first).astype(np.float32)
-    errors = np.abs(box_starts - exact_starts)[:, np.newaxis]
-    errors = errors + np.abs((box_ends - box_starts[:, np.newaxis]) - sizes * scale)  # the length in float32, as Pillow
+    exact_starts, sizes = (starts * scale - first)[:, np.newaxis], ends - starts[:, np.newaxis]
+    box_starts = exact_starts.astype(np.float32)
+    box_ends = box_starts + (sizes * scale).astype(np.float32)
+    errors = np.abs(box_starts - exact_starts) + np.abs((box_ends - box_starts) - sizes * scale)  # as Pillow subtracts
     costs = np.maximum(errors, 1e-8) * (1 + 0.05 * (sizes - crop_size))  # of equal ones, the shortest
     i, j = np.unravel_index(np.argmin(costs), costs.shape)
     start, end = int(starts[i]), int(ends[j])
@@ -92,8 +94,8 @@ def span(length: int, new_length: int, crop_size: int, support: int) -> Span:
     return Span(
         first=first + moved,
         last=min(int(end * scale + margin) + 1, length),
-        start=float(box_starts[i]) - moved,
-        end=float(box_ends[j]) - moved,
+        start=float(box_starts[i, 0]) - moved,
+        end=float(box_ends[i, j]) - moved,
         size=end - start,
         skip=corner - start,
     )
@@ -102,19 +104,17 @@ def span(length: int, new_length: int, crop_size: int, support: int) -> Span:
 def normalization_table(mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.float32]:
     """Tabulate (level / 255 - mean) / std for the 256 levels of each channel.
 
-    `mean` and `std` hold R, G, B on the [0, 1] scale. Returns float32 (3, 256), rounded once from float64.
+    `mean` and `std` hold R, G, B on the [0, 1] scale. Returns float32 (1, 256, 3), rounded once from float64.
     Source: torchvision/transforms/_presets.py, ImageClassification.forward.
     """
-    levels = np.arange(256) / 255
-    table: npt.NDArray[np.float32] = (levels - np.reshape(mean, (3, 1))) / np.reshape(std, (3, 1))
+    levels = np.arange(256).reshape(1, 256, 1) / 255
+    table: npt.NDArray[np.float64] = (levels - np.asarray(mean)) / np.asarray(std)
     return table.astype(np.float32)
 
 
 def normalize(image: npt.NDArray[np.uint8], table: npt.NDArray[np.float32], out: npt.NDArray[np.float32]) -> None:
     """Write each pixel's entry of `table` to `out`, channels first.
 
-    Takes uint8 (H, W, 3) and the float32 (3, 256) of `normalization_table`; fills float32 (3, H, W).
+    Takes uint8 (H, W, 3) and the float32 (1, 256, 3) of `normalization_table`; fills float32 (3, H, W).
     """
-    for channel in range(3):
-        # Levels of uint8 are always inside the table: "clip" only spares take() its bounds check and buffering.
-        np.take(table[channel], image[:, :, channel], out=out[channel], mode="clip")
+    cv2.split(cv2.LUT(image, table), list(out))

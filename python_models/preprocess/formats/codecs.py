@@ -1,20 +1,16 @@
 """The two libraries that turn a file, whose header was checked, into pixels."""
 
 import io
-import os
 
 import numpy as np
 import numpy.typing as npt
 from PIL import AvifImagePlugin, Image
 
 from ..errors import InvalidImageError
+from ..opencv import cv2
 from .header import Header, unsupported
 
-os.environ.setdefault("OPENCV_FOR_THREADS_NUM", "1")  # Triton runs several stubs: one thread each, or they thrash
-os.environ.setdefault("OPENCV_LOG_LEVEL", "FATAL")  # a caller's damaged file is answered, not also logged
-import cv2
-
-AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # as above
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # Triton runs several stubs: one thread each
 Image.MAX_IMAGE_PIXELS = None  # the limit is this project's own, applied to the header
 
 BAND = 256  # rows

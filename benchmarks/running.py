@@ -1,0 +1,55 @@
+"""What every measurement begins and ends with: an export, and its failures in words and an exit status."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from export.errors import ExportError
+from server.errors import ServerError
+from server.installation import ROOT
+from server.signals import StoppedBySignal, stop_on_signals
+
+from .errors import BenchmarkError
+
+EXPORT_TIMEOUT_S = 600
+EXIT_FAILED = 1
+
+
+def run_measurement(measure: Callable[[], int]) -> int:
+    """Return the exit status of `measure`; 1 where it cannot go on, 128 + n where signal n stopped it."""
+    stop_on_signals()
+    try:
+        return measure()
+    except (BenchmarkError, ExportError, ServerError) as error:
+        print(f"the measurement cannot go on: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except StoppedBySignal as stopped:
+        print(f"{stopped}; nothing is left running", file=sys.stderr)
+        return 128 + stopped.number
+
+
+def export_repository(recipe: str, weights: str, folder: Path) -> Path:
+    """Export into `folder` by `python -m export model`, in a process of its own; return the repository it also writes.
+
+    `weights` is "pretrained", "random" or a file. Raises BenchmarkError where the export fails or takes too long.
+    """
+    repository = folder / "model_repository"
+    source = weights if weights in ("pretrained", "random") else str(Path(weights).absolute())
+    command = [sys.executable, "-m", "export", "model", "--recipe", recipe, "--weights", source]
+    try:
+        subprocess.run(
+            [*command, "--output", str(folder), "--repository", str(repository)],
+            cwd=ROOT,
+            check=True,
+            timeout=EXPORT_TIMEOUT_S,
+        )
+    except subprocess.CalledProcessError as error:
+        raise BenchmarkError(
+            f"the export of {recipe} failed with exit status {error.returncode}, its message is above"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise BenchmarkError(
+            f"export: expected its end within {EXPORT_TIMEOUT_S} s, got none: --weights random needs no host"
+        ) from error
+    return repository
