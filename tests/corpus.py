@@ -175,19 +175,21 @@ def recipe(
     return Recipe(full_name, picture.width * picture.height, make_file, hides)
 
 
-def at_all_sizes(name: str, variants: list[dict[str, Any]], hides: bool = False) -> Iterator[Recipe]:
+def at_all_sizes(format: str, variants: dict[str, dict[str, Any]], hides: bool = False) -> Iterator[Recipe]:
     """Every size once, contents and variants in turn."""
     contents = cycle(["coffee.png", "gradient", "text", "rocket.jpg", "noise", "astronaut.png", "chelsea.png"])
-    for (width, height), content, options in zip(SIZES, contents, cycle(variants)):  # two are endless
-        picture = Picture(content, width, height)
-        yield recipe(f"{name}-{content.split('.')[0]}", picture, saved, name.upper(), hides=hides, **options)
+    for (width, height), content, (variant, options) in zip(
+        SIZES, contents, cycle(variants.items())
+    ):  # two are endless
+        name = f"{format}-{variant}-{content.split('.')[0]}"
+        yield recipe(name, Picture(content, width, height), saved, format.upper(), hides=hides, **options)
 
 
 # Formats
 
 
 def jpeg() -> Iterator[Recipe]:
-    yield from at_all_sizes("jpeg", [{"quality": 90}, {"quality": 75, "progressive": True}, {"subsampling": 0}])
+    yield from at_all_sizes("jpeg", {"usual": {}, "progressive": {"progressive": True}, "444": {"subsampling": 0}})
     for mode, progressive in product(["RGB", "L", "CMYK"], [False, True]):
         kind = "progressive" if progressive else "baseline"
         yield recipe(f"jpeg-{mode.lower()}-{kind}", COFFEE, saved, "JPEG", mode, progressive=progressive)
@@ -235,7 +237,7 @@ def jpeg_ycck(picture: Picture, progressive: bool) -> bytes:
 
 
 def png() -> Iterator[Recipe]:
-    yield from at_all_sizes("png", [{}, {"mode": "RGBA"}, {"mode": "P"}, {"mode": "L"}])
+    yield from at_all_sizes("png", {mode.lower(): {"mode": mode} for mode in ("RGB", "RGBA", "P", "L")})
     for mode in ("RGB", "RGBA", "L", "LA", "P", "1"):
         yield recipe(f"png-pillow-{mode.lower()}", COFFEE, saved, "PNG", mode)
     depths = {"gray": [1, 2, 4, 8, 16], "palette": [1, 2, 4, 8]}
@@ -313,7 +315,7 @@ def png_raw_profile(picture: Picture, orientation: int, packed: bool) -> bytes:
 
 
 def webp() -> Iterator[Recipe]:
-    yield from at_all_sizes("webp", [{"quality": 80}, {"lossless": True}, {"mode": "RGBA"}])
+    yield from at_all_sizes("webp", {"lossy": {}, "lossless": {"lossless": True}, "alpha": {"mode": "RGBA"}})
     for mode, lossless in product(["RGB", "RGBA", "L", "P"], [False, True]):
         name = f"webp-{mode.lower()}-{'lossless' if lossless else 'lossy'}"
         yield recipe(name, COFFEE, saved, "WEBP", mode, lossless=lossless)
@@ -343,7 +345,8 @@ def webp_with_small_first_frame(picture: Picture, lossless: bool) -> bytes:
 
 
 def gif() -> Iterator[Recipe]:
-    yield from at_all_sizes("gif", [{"mode": "P"}, {"mode": "L", "interlace": 0}, {"mode": "P", "interlace": 1}])
+    interlaced, straight = {"mode": "P", "interlace": 1}, {"mode": "L", "interlace": 0}
+    yield from at_all_sizes("gif", {"interlaced": interlaced, "straight": straight})
     for colours in (2, 4, 16, 256):
         yield recipe(f"gif-{colours}-colours", COFFEE, gif_of_colours, colours)
     for interlace in (0, 1):
@@ -372,9 +375,8 @@ def gif_with_partial_frame(picture: Picture, **options: int) -> bytes:
 
 
 def tiff() -> Iterator[Recipe]:
-    yield from at_all_sizes(
-        "tiff", [{"compression": c} for c in ("tiff_lzw", "tiff_adobe_deflate", "packbits", "jpeg")]
-    )
+    by_name = {"lzw": "tiff_lzw", "deflate": "tiff_adobe_deflate", "packbits": "packbits", "jpeg": "jpeg"}
+    yield from at_all_sizes("tiff", {name: {"compression": code} for name, code in by_name.items()})
     for mode, compression in product(["RGB", "RGBA", "L", "LA", "P", "CMYK"], ["tiff_lzw", "tiff_deflate", "packbits"]):
         yield recipe(f"tiff-pillow-{mode.lower()}-{compression}", COFFEE, saved, "TIFF", mode, compression=compression)
     for mode in ("RGB", "RGBA", "L", "LA", "P", "CMYK", "1"):
@@ -482,7 +484,7 @@ def tiff_of(picture: Picture, colour: str, depth: int, compression: str = "raw",
 
 
 def bmp() -> Iterator[Recipe]:
-    yield from at_all_sizes("bmp", [{}, {"mode": "P"}, {"mode": "L"}, {"mode": "1"}], hides=True)
+    yield from at_all_sizes("bmp", {mode.lower(): {"mode": mode} for mode in ("RGB", "P", "L", "1")}, hides=True)
     for header_bytes, top_down in product([12, 40, 108, 124], [False, True]):
         if header_bytes == 12 and top_down:
             continue  # its height has no sign
@@ -524,7 +526,7 @@ FAST: dict[str, Any] = {"speed": 10, "max_threads": 1}  # of AVIF's encoder
 
 
 def avif() -> Iterator[Recipe]:
-    yield from at_all_sizes("avif", [{"quality": 60, **FAST}, {"mode": "RGBA", **FAST}])
+    yield from at_all_sizes("avif", {"opaque": FAST, "alpha": {"mode": "RGBA", **FAST}})
     for mode in ("RGB", "RGBA", "L", "LA"):
         yield recipe(f"avif-{mode.lower()}", COFFEE, saved, "AVIF", mode, **FAST)
     for subsampling in ("4:4:4", "4:2:2", "4:2:0", "4:0:0"):
