@@ -4,11 +4,12 @@ RECIPE ?= resnet50
 WEIGHTS ?= pretrained
 IMAGE ?=
 IMAGES ?=
+FILES ?= 100000
 ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(RECIPE)),model_repository,build/$(RECIPE)/model_repository)
 
-.PHONY: help demo test setup export repository serve classify parity bench-backend lint clean debian-packages
+.PHONY: help demo test fuzz setup export repository serve classify parity bench-backend lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -17,6 +18,9 @@ demo: setup ## Set up, export, serve and classify three photos, then stop everyt
 
 test: ## Set up, then prove it: all tests, through the real server
 	@$(PYTHON) -m server.setup --dev && $(run) pytest $(ARGS)
+
+fuzz: ## Decode damaged image files of all formats (FILES=100000 ARGS="--seed 1")
+	@$(PYTHON) -m server.setup --dev && $(run) tests.fuzz_decoder --files $(FILES) $(ARGS)
 
 setup: ## Make .venv with pinned dependencies (PYTHON=python3.12 picks the Python of a new one)
 	@$(PYTHON) -m server.setup

@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import dataclass
+from enum import IntEnum
 
 from ..orientation import read_orientation
 from .codecs import by_pillow
@@ -9,14 +10,42 @@ from .header import Header, corrupt, truncated, unsupported
 
 SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
-WIDTH, HEIGHT, SAMPLE_BITS, COMPRESSION, ORIENTATION, XMP = 256, 257, 258, 259, 274, 700
-COLOR_MAP, STRIPS, STRIP_BYTES, TILE_WIDTH, TILE_HEIGHT, TILES, TILE_BYTES = 320, 273, 279, 322, 323, 324, 325
-# Handed to Pillow: what the pixels depend on. It copies every value that it is handed, and a file may name the same
-# megabytes as the value of each of thousands of tags.
-KEPT = {
-    *(WIDTH, HEIGHT, SAMPLE_BITS, COMPRESSION, 262, 266, STRIPS, 277, 278, STRIP_BYTES, 284, 292, 293, 317, COLOR_MAP),
-    *(TILE_WIDTH, TILE_HEIGHT, TILES, TILE_BYTES, 338, 339, 347, 529, 530, 532),
-}
+
+class Tag(IntEnum):
+    """Those that the pixels depend on, and how they are turned. Source: TIFF 6.0, part 2 and 3."""
+
+    WIDTH = 256
+    HEIGHT = 257
+    SAMPLE_BITS = 258
+    COMPRESSION = 259
+    PHOTOMETRIC_INTERPRETATION = 262
+    FILL_ORDER = 266
+    STRIPS = 273
+    ORIENTATION = 274
+    SAMPLES = 277
+    ROWS_PER_STRIP = 278
+    STRIP_BYTES = 279
+    PLANES = 284
+    T4_OPTIONS = 292
+    T6_OPTIONS = 293
+    PREDICTOR = 317
+    COLOR_MAP = 320
+    TILE_WIDTH = 322
+    TILE_HEIGHT = 323
+    TILES = 324
+    TILE_BYTES = 325
+    EXTRA_SAMPLES = 338
+    SAMPLE_FORMAT = 339
+    JPEG_TABLES = 347
+    YCBCR_COEFFICIENTS = 529
+    YCBCR_SUBSAMPLING = 530
+    REFERENCE_BLACK_WHITE = 532
+    XMP = 700
+
+
+# Handed to Pillow: it copies every value that it is handed, and a file may name the same megabytes as the value of each
+# of thousands of tags.
+KEPT = set(Tag) - {Tag.ORIENTATION, Tag.XMP}
 INTEGERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
 TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 UNCOMPRESSED, PACKBITS = 1, 32773
@@ -45,22 +74,28 @@ def read(data: bytes) -> Header:
     order = "<" if data[:2] == b"II" else ">"
     big = data[2:4] in (b"+\0", b"\0+")
     entries = _directory(data, order, big)
-    width, height = (_integers(data, order, entries, tag, 1)[0] for tag in (WIDTH, HEIGHT))
-    compression = _integers(data, order, entries, COMPRESSION, 1, default=UNCOMPRESSED)[0]
+    width, height = (_integers(data, order, entries, tag, 1)[0] for tag in (Tag.WIDTH, Tag.HEIGHT))
+    compression = _integers(data, order, entries, Tag.COMPRESSION, 1, default=UNCOMPRESSED)[0]
     if compression not in COMPRESSIONS:
         raise unsupported("TIFF", "LZW, Deflate, JPEG, CCITT, PackBits or no compression", f"compression {compression}")
+    sample_bits = _integers(data, order, entries, Tag.SAMPLE_BITS, MAX_SAMPLES, default=1)[0]
+    planes_apart = _integers(data, order, entries, Tag.PLANES, 1, default=1)[0] == 2
+    if planes_apart and sample_bits > 8 and compression == UNCOMPRESSED:  # Pillow takes each byte for a sample
+        raise unsupported("TIFF", "8 bits a sample in uncompressed planes", f"{sample_bits} bits")
     covered_width, covered_height = width, height
-    if TILES in entries:
-        tile_width, tile_height = (_integers(data, order, entries, tag, 1)[0] for tag in (TILE_WIDTH, TILE_HEIGHT))
+    if Tag.TILES in entries:
+        tile_width, tile_height = (
+            _integers(data, order, entries, tag, 1)[0] for tag in (Tag.TILE_WIDTH, Tag.TILE_HEIGHT)
+        )
         covered_width, covered_height = max(width, tile_width), max(height, tile_height)
     _check_ends(data, order, entries, compression)
-    xmp = entries.get(XMP)
+    xmp = entries.get(Tag.XMP)
     return Header(
         format="TIFF",
         width=width,
         height=height,
         orientation=_orientation(data, order, entries, xmp),
-        sample_bits=max(_integers(data, order, entries, SAMPLE_BITS, MAX_SAMPLES, default=1)[0], 8),
+        sample_bits=max(sample_bits, 8),
         cost=max(covered_width * covered_height, 1) / max(width * height, 1),
         data=_with_directory(data, order, big, [entry.raw for tag, entry in entries.items() if tag in KEPT]),
         decode=by_pillow,
@@ -97,11 +132,14 @@ def _directory(data: bytes, order: str, big: bool) -> dict[int, Entry]:
 def _check_directory(data: bytes, entries: dict[int, Entry], directory_end: int) -> None:
     """Raise InvalidImageError, truncated, where the directory or a value of it does not end within the file."""
     ends = {tag: entry.at + TYPE_BYTES.get(entry.kind, 1) * entry.count for tag, entry in entries.items()}
-    end = max(end for tag, end in [(0, directory_end), *ends.items()] if tag in KEPT or tag == 0)
+    end = max([directory_end, *(ends[tag] for tag in KEPT & entries.keys())])
     if end > len(data):
         raise truncated("TIFF", f"the end of its directory's values at byte {end}", data)
-    # colours may be black to the end
-    end = max(end for tag, end in [(0, directory_end), *ends.items()] if tag in KEPT - {COLOR_MAP} or tag == 0)
+    # What is not of zeros to its end must end before a batch's zeros do. Of the colours, first all reds, then all
+    # greens, then all blues, many of the last may be unused.
+    if Tag.COLOR_MAP in entries:
+        ends[Tag.COLOR_MAP] -= (ends[Tag.COLOR_MAP] - entries[Tag.COLOR_MAP].at) // 3
+    end = max([directory_end, *(ends[tag] for tag in KEPT & entries.keys())])
     if end > len(data.rstrip(b"\0")) + MAX_END_ZEROS:
         raise truncated("TIFF", f"the end of its directory's values at byte {end}", data.rstrip(b"\0"))
 
@@ -124,7 +162,7 @@ def _integers(
 
 def _check_ends(data: bytes, order: str, entries: dict[int, Entry], compression: int) -> None:
     """Raise InvalidImageError, truncated, where a strip or tile does not end within the file."""
-    starts, sizes = (TILES, TILE_BYTES) if TILES in entries else (STRIPS, STRIP_BYTES)
+    starts, sizes = (Tag.TILES, Tag.TILE_BYTES) if Tag.TILES in entries else (Tag.STRIPS, Tag.STRIP_BYTES)
     if sizes not in entries:  # rare, and allowed where there is one strip: it ends with the file
         return
     ends = [
@@ -142,8 +180,8 @@ def _check_ends(data: bytes, order: str, entries: dict[int, Entry], compression:
 
 
 def _orientation(data: bytes, order: str, entries: dict[int, Entry], xmp: Entry | None) -> int:
-    if ORIENTATION in entries:
-        value = _integers(data, order, entries, ORIENTATION, 1)[0]
+    if Tag.ORIENTATION in entries:
+        value = _integers(data, order, entries, Tag.ORIENTATION, 1)[0]
         return value if 1 <= value <= 8 else 1
     return read_orientation(xmp=data[xmp.at : xmp.at + min(xmp.count, MAX_XMP_BYTES)] if xmp else b"")
 

@@ -18,7 +18,7 @@ MAX_CHUNKS = 100_000
 # one of which the lower part is flat, and its data too ends in zeros. They differ in what the decoder reads: of a whole
 # file everything, to the last bytes, so that without these it does not decode.
 MAX_END_ZEROS = 3
-MAX_LAST_BYTES = 16
+LAST_BYTES = MAX_END_ZEROS + 1
 COST_OF_CHECKING_ZEROS = 2  # times: it is decoded twice
 
 
@@ -59,7 +59,10 @@ def read(data: bytes) -> Header:
         data=_riff(*picture),
         decode=by_opencv,
     )
-    if _end_zeros(picture[1]) > MAX_END_ZEROS:
+    zeros = _end_zeros(picture[1])
+    if zeros > MAX_END_ZEROS:
+        if picture[0] == b"VP8 " and len(picture[1]) - zeros < _first_partition_end(picture[1]) - MAX_END_ZEROS:
+            raise truncated("WebP", "the end of its picture", picture[1].rstrip(b"\0"))
         header = replace(header, cost=COST_OF_CHECKING_ZEROS, decode=_decode_if_read_to_the_end)
     if place is not None and canvas is not None:
         left, top = place
@@ -95,6 +98,11 @@ def _picture_size(name: bytes, content: bytes) -> tuple[int, int]:
     return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
 
 
+def _first_partition_end(content: bytes) -> int:
+    """Return where in VP8 data the modes of the blocks end, and their samples begin. Source: RFC 6386, 9.1."""
+    return 10 + (int.from_bytes(content[:3], "little") >> 5)
+
+
 def _riff(name: bytes, content: bytes) -> bytes:
     """Wrap one picture into a file of its own."""
     chunk = struct.pack("<4sI", name, len(content)) + content + bytes(len(content) % 2)
@@ -104,7 +112,7 @@ def _riff(name: bytes, content: bytes) -> bytes:
 def _decode_if_read_to_the_end(header: Header) -> npt.NDArray[np.uint8]:
     name, content = next(_chunks(header.data, 12))
     try:
-        by_opencv(replace(header, data=_riff(name, content[: -min(_end_zeros(content), MAX_LAST_BYTES)])))
+        by_opencv(replace(header, data=_riff(name, content[:-LAST_BYTES])))
     except InvalidImageError:
         return by_opencv(header)
     raise InvalidImageError(
