@@ -134,7 +134,7 @@ def test_a_file_cut_short_and_padded_is_refused_or_loses_nothing(recipe: Recipe)
         assert is_refused_or_loses_nothing(padded, whole), f"{length} of {len(sample.file)} bytes"
 
 
-# Cut by chance where the zeros may as well be data: the last bytes of the still picture of a sequence; the last colours of
+# Cut by chance where zeros may as well be data: the last bytes of the still picture of a sequence; the last colours of
 # a palette at the end of the file; ends of 13 and 17 bytes of tiny pictures that the decoder reads to the last.
 CUT_WHERE_ZEROS_MAY_STAND = {
     "avif-animated-alpha-61x43",
