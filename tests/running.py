@@ -82,3 +82,18 @@ def leftovers(launcher_pid: int) -> list[Path]:
     """What the servers of a launcher keep in the temporary folder and in /dev/shm while they run."""
     folders = (Path(tempfile.gettempdir()), Path("/dev/shm"))
     return [path for folder in folders for path in folder.glob(f"triton-of-{launcher_pid}-*")]
+
+
+def pids_of(server: TritonServer, model: str) -> list[int]:
+    """The process numbers of the stubs that execute `model`, sorted."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        line = b" ".join(words)
+        is_stub = words[0].endswith(b"triton_python_backend_stub")
+        if is_stub and f"{server.options.repository}/{model}/1/model.py".encode() in line:
+            found.append(int(path.parent.name))
+    return sorted(found)

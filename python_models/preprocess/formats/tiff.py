@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from ..orientation import read_orientation
 from .codecs import by_pillow
-from .header import Header, corrupt, truncated, unsupported
+from .header import BUDGET_BYTES_PER_PIXEL, Header, corrupt, truncated, unsupported
 
 SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
@@ -51,6 +51,7 @@ TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4
 UNCOMPRESSED, PACKBITS = 1, 32773
 # CCITT, LZW, JPEG, Deflate. Not LZMA, Zstandard and WebP, which may take any memory, nor JPEG of before 1995.
 COMPRESSIONS = {UNCOMPRESSED, 2, 3, 4, 5, 7, 8, 32946, PACKBITS}
+BYTES_PER_PIXEL = 10  # while it is decoded: a strip may be the whole picture, beside the picture itself
 MAX_SAMPLES = 16  # of a pixel
 MAX_ENTRIES = 1000
 MAX_STRIPS = 100_000  # strips or tiles
@@ -96,7 +97,7 @@ def read(data: bytes) -> Header:
         height=height,
         orientation=_orientation(data, order, entries, xmp),
         sample_bits=max(sample_bits, 8),
-        cost=max(covered_width * covered_height, 1) / max(width * height, 1),
+        cost=BYTES_PER_PIXEL / BUDGET_BYTES_PER_PIXEL * max(covered_width * covered_height, 1) / max(width * height, 1),
         data=_with_directory(data, order, big, [entry.raw for tag, entry in entries.items() if tag in KEPT]),
         decode=by_pillow,
     )

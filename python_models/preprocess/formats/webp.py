@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..errors import InvalidImageError
 from ..orientation import read_orientation
 from .codecs import by_opencv
-from .header import Header, corrupt, truncated
+from .header import BUDGET_BYTES_PER_PIXEL, Header, corrupt, truncated
 
 SIGNATURE = b"RIFF"
 MAX_CHUNKS = 100_000
@@ -20,6 +20,7 @@ MAX_CHUNKS = 100_000
 MAX_END_ZEROS = 3
 LAST_BYTES = MAX_END_ZEROS + 1
 COST_OF_CHECKING_ZEROS = 2  # times: it is decoded twice
+LOSSLESS_BYTES_PER_PIXEL = 11  # while it is decoded: with alpha, within libwebp, in its own order of colours, in RGB
 
 
 def is_webp(data: bytes) -> bool:
@@ -56,6 +57,7 @@ def read(data: bytes) -> Header:
         height=height,
         orientation=read_orientation(metadata.get(b"EXIF", b""), metadata.get(b"XMP ", b"")),
         frames=frames,
+        cost=LOSSLESS_BYTES_PER_PIXEL / BUDGET_BYTES_PER_PIXEL if picture[0] == b"VP8L" else 1,
         data=_riff(*picture),
         decode=by_opencv,
     )
@@ -63,7 +65,7 @@ def read(data: bytes) -> Header:
     if zeros > MAX_END_ZEROS:
         if picture[0] == b"VP8 " and len(picture[1]) - zeros < _first_partition_end(picture[1]) - MAX_END_ZEROS:
             raise truncated("WebP", "the end of its picture", picture[1].rstrip(b"\0"))
-        header = replace(header, cost=COST_OF_CHECKING_ZEROS, decode=_decode_if_read_to_the_end)
+        header = replace(header, cost=COST_OF_CHECKING_ZEROS * header.cost, decode=_decode_if_read_to_the_end)
     if place is not None and canvas is not None:
         left, top = place
         if left + width > canvas[0] or top + height > canvas[1]:
