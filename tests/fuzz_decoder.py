@@ -86,6 +86,8 @@ class Attempt:
 class Outcome:
     format: str
     code: str  # "pixels", one of CODES, or a kind of failure
+    cpu_seconds: float = 0
+    extra_bytes: int = 0  # the worker's peak until now, above what it had at the start
     counts: bool = True  # not where a failure is tried again with less damage
 
 
@@ -228,14 +230,14 @@ def small_samples() -> Samples:
 # Judgement
 
 
-def judged(decoder: Decoder, file: bytes) -> tuple[str, str]:
-    """The code of one file's outcome, and what should not have happened, empty where all is well."""
+def judged(decoder: Decoder, file: bytes) -> tuple[str, str, float]:
+    """The code of one file's outcome; what should not have happened, empty where all is well; seconds of CPU time."""
     started = time.process_time()
     code, failure = _decoded(decoder, file)
     seconds = time.process_time() - started
     if not failure and seconds > MAX_CPU_SECONDS:
-        return "slow", f"expected at most {MAX_CPU_SECONDS} s of CPU time, got {seconds:.2f} s ({code})"
-    return code, failure
+        return "slow", f"expected at most {MAX_CPU_SECONDS} s of CPU time, got {seconds:.2f} s ({code})", seconds
+    return code, failure, seconds
 
 
 def _decoded(decoder: Decoder, file: bytes) -> tuple[str, str]:
@@ -270,9 +272,13 @@ class Memory:
     def _forget_peak(self) -> None:
         Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets VmHWM
 
+    def extra_bytes(self) -> int:
+        """The peak since the start or the last failure, above what was in use at the start."""
+        return self._read("VmHWM") - self.at_start
+
     def peak_failure(self) -> str:
-        """Empty, or that the peak since the start or the last failure is too high."""
-        extra = self._read("VmHWM") - self.at_start
+        """Empty, or that the peak is too high."""
+        extra = self.extra_bytes()
         if extra <= MAX_EXTRA_BYTES:
             return ""
         self._forget_peak()
@@ -353,12 +359,13 @@ class Worker:
 
     def _try(self, attempt: Attempt) -> None:
         self.connection.send(attempt)
-        code, text = judged(self.decoder, attempt.file)
+        code, text, seconds = judged(self.decoder, attempt.file)
         counts = self.reduced is None
         self.done += counts
+        extra_bytes = self.memory.extra_bytes()
         if not text and (text := self.memory.peak_failure()):
             code = "memory"
-        self.connection.send(Outcome(attempt.format, code, counts))
+        self.connection.send(Outcome(attempt.format, code, seconds, extra_bytes, counts))
         if not text:
             return
         failure = Failure(attempt, code, text)
@@ -417,12 +424,15 @@ def fuzz(decoder_name: str, seed: int, files: int, folder: Path) -> int:
     """Return the number of failures; each file that failed is in the folder."""
     counts: Counter[tuple[str, str]] = Counter()
     failures, started, told = 0, time.monotonic(), time.monotonic()
+    most_seconds, most_bytes = 0.0, 0
     for finding in findings(decoder_name, seed, files):
         if isinstance(finding, Failure):
             failures += 1
             _report(finding, folder / f"{finding.code}-{seed}-{failures}-{finding.attempt.name}")
         elif finding.counts:
             counts[finding.format, finding.code] += 1
+            most_seconds = max(most_seconds, finding.cpu_seconds)
+            most_bytes = max(most_bytes, finding.extra_bytes)
         if time.monotonic() - told > 5:
             told = time.monotonic()
             _tell(counts.total(), files, started, failures)
@@ -430,7 +440,8 @@ def fuzz(decoder_name: str, seed: int, files: int, folder: Path) -> int:
             print(f"ended after {MOST_FAILURES} failures", flush=True)
             break
     _tell(counts.total(), files, started, failures)
-    print(_table(counts), flush=True)
+    print(_table(counts))
+    print(f"most of any: {most_seconds:.2f} s of CPU time, {most_bytes >> 20} MB above the start", flush=True)
     return failures
 
 
@@ -459,7 +470,7 @@ def decode_one(decoder: Decoder, path: Path) -> int:
     """In this process, with all that libraries have to say."""
     faulthandler.enable()
     memory = Memory()
-    code, failure = judged(decoder, path.read_bytes())
+    code, failure, _ = judged(decoder, path.read_bytes())
     failure = failure or memory.peak_failure()
     print(f"{path}: {code} {failure}".rstrip())
     return 1 if failure else 0
