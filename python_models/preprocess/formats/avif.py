@@ -19,7 +19,6 @@ MAX_BOXES = 10_000
 MAX_ITEMS = 10_000
 KEPT_ITEMS = {b"av01", b"grid", b"iden", b"iovl", b"tmap"}  # pictures; EXIF and XMP would be copied at the file's word
 PICTURE = b"av01"
-MAX_END_ZEROS = 3  # AV1 data ends in a bit that is set
 COST = 2  # times: of memory and time of other formats, where the colours are not subsampled
 SEQUENCE_HEADER = 1
 
@@ -57,7 +56,7 @@ def read(data: bytes) -> Header:
     pixels = 0
     for number, extents in items.items():
         if types.get(number, (b"", 0))[0] == PICTURE:
-            if extents and max(end for _, end in extents) > end_of_data + MAX_END_ZEROS:
+            if extents and max(end for _, end in extents) > end_of_data:  # AV1 data ends in a bit that is set
                 raise truncated("AVIF", f"the end of a picture at byte {max(end for _, end in extents)}", data)
             pixels += _largest_frame(b"".join(data[start:end] for start, end in extents))
     return _header(_without_metadata(data[: boxes[-1][2]], types), pixels)
