@@ -5,6 +5,7 @@ import json
 import struct
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from benchmarks.reference import reference_pixels
 from python_models.preprocess.config import FileConfig
 from python_models.preprocess.decode import Limits, decode
 from python_models.preprocess.errors import InvalidImageError
-from python_models.preprocess.formats import read_header
+from python_models.preprocess.formats import UNSUPPORTED, read_header
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 PARAMETERS = {
@@ -46,15 +47,12 @@ def encoded(image: Image.Image, format: str, **options: object) -> bytes:
     return file.getvalue()
 
 
+# What no small picture meets.
+LIMITS = Limits(max_image_bytes=1 << 26, max_image_pixels=1 << 26, max_image_frames=1000, max_jpeg_scans=20)
+
+
 def decoded(file: bytes, **limits: int) -> npt.NDArray[np.uint8]:
-    """Decode with limits that no small picture meets, but for those that are given."""
-    usual = {
-        "max_image_bytes": 1 << 26,
-        "max_image_pixels": 1 << 26,
-        "max_image_frames": 1000,
-        "max_jpeg_scans": 20,
-    }
-    return decode(np.frombuffer(file, np.uint8), Limits(**{**usual, **limits}))
+    return decode(np.frombuffer(file, np.uint8), replace(LIMITS, **limits))
 
 
 def error_of(file: bytes, **limits: int) -> str:
@@ -284,8 +282,17 @@ def test_a_jpeg_of_very_many_scans_is_refused() -> None:
     )
 
 
-def test_limits_allow_exactly_what_they_say() -> None:
-    assert decoded(JPEG, max_image_bytes=len(JPEG), max_image_pixels=61 * 43).shape == (43, 61, 3)
+@pytest.mark.parametrize(("signature", "name"), UNSUPPORTED.items(), ids=str)
+def test_known_formats_that_are_not_read_are_named(signature: bytes, name: str) -> None:
+    assert error_of(signature + b"\1" * 100).endswith(f"PNM file, got {name}")
+
+
+def test_orientation_can_be_ignored() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    file = np.frombuffer(encoded(smooth_image(61, 43), "JPEG", exif=exif), np.uint8)
+    stored = decode(file, LIMITS, "ignore")
+    np.testing.assert_array_equal(decode(file, LIMITS), np.rot90(stored, k=-1))
 
 
 def test_shared_odd_files_give_pixels_or_the_documented_error(shared_odd: list[Path]) -> None:

@@ -1,6 +1,8 @@
 """The two libraries that turn a file, whose header was checked, into pixels."""
 
 import io
+import logging
+import warnings
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,8 @@ from ..opencv import cv2
 from .header import Header, unsupported
 
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # Triton runs several stubs: one thread each
+logging.getLogger("PIL").setLevel(logging.CRITICAL)  # a caller's damaged file is answered, not also logged
+warnings.filterwarnings("ignore", module="PIL")
 Image.MAX_IMAGE_PIXELS = None  # the limit is this project's own, applied to the header
 
 BAND = 256  # rows
