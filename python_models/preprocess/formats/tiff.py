@@ -69,129 +69,138 @@ class Entry:
     at: int
     raw: bytes
 
+    @property
+    def end(self) -> int:
+        return self.at + TYPE_BYTES.get(self.kind, 1) * self.count
+
+
+@dataclass(frozen=True)
+class Directory:
+    """The first directory of a file, its tags with where their values stand."""
+
+    data: bytes  # the file
+    order: str  # of bytes, in the code of struct
+    is_big: bool  # BigTIFF, with offsets of 8 bytes
+    end: int
+    entries: dict[int, Entry]
+
+    def integers(self, tag: int, most: int, default: int | None = None) -> tuple[int, ...]:
+        """Read the integers of a tag, 1 to `most` of them."""
+        entry = self.entries.get(tag)
+        if entry is None:
+            if default is None:
+                raise corrupt("TIFF", f"tag {tag}", "none")
+            return (default,)
+        if entry.kind not in INTEGERS or not 1 <= entry.count <= most:
+            raise corrupt("TIFF", f"1 to {most} integers in tag {tag}", f"{entry.count} of type {entry.kind}")
+        if entry.end > len(self.data):
+            raise truncated("TIFF", f"the value of tag {tag} at byte {entry.at}", self.data)
+        return struct.unpack_from(f"{self.order}{entry.count}{INTEGERS[entry.kind]}", self.data, entry.at)
+
+    def integer(self, tag: int, default: int | None = None) -> int:
+        return self.integers(tag, 1, default)[0]
+
 
 def read(data: bytes) -> Header:
     """Read the first directory, and hand on the file with one that has only what is needed."""
-    order = "<" if data[:2] == b"II" else ">"
-    big = data[2:4] in (b"+\0", b"\0+")
-    entries = _directory(data, order, big)
-    width, height = (_integers(data, order, entries, tag, 1)[0] for tag in (Tag.WIDTH, Tag.HEIGHT))
-    compression = _integers(data, order, entries, Tag.COMPRESSION, 1, default=UNCOMPRESSED)[0]
+    directory = _read_directory(data)
+    _check_values_end(directory)
+    compression = directory.integer(Tag.COMPRESSION, default=UNCOMPRESSED)
     if compression not in COMPRESSIONS:
         raise unsupported("TIFF", "LZW, Deflate, JPEG, CCITT, PackBits or no compression", f"compression {compression}")
-    sample_bits = _integers(data, order, entries, Tag.SAMPLE_BITS, MAX_SAMPLES, default=1)[0]
-    planes_apart = _integers(data, order, entries, Tag.PLANES, 1, default=1)[0] == 2
-    if planes_apart and sample_bits > 8 and compression == UNCOMPRESSED:  # Pillow takes each byte for a sample
-        raise unsupported("TIFF", "8 bits a sample in uncompressed planes", f"{sample_bits} bits")
-    covered_width, covered_height = width, height
-    if Tag.TILES in entries:
-        tile_width, tile_height = (
-            _integers(data, order, entries, tag, 1)[0] for tag in (Tag.TILE_WIDTH, Tag.TILE_HEIGHT)
-        )
-        covered_width, covered_height = max(width, tile_width), max(height, tile_height)
-    _check_ends(data, order, entries, compression)
-    xmp = entries.get(Tag.XMP)
+    sample_bits = directory.integers(Tag.SAMPLE_BITS, MAX_SAMPLES, default=1)[0]
+    if compression == UNCOMPRESSED and sample_bits > 8 and directory.integer(Tag.PLANES, default=1) == 2:
+        raise unsupported("TIFF", "8 bits a sample in uncompressed planes", f"{sample_bits} bits")  # Pillow takes bytes
+    _check_pixels_end(directory, compression)
+    width, height = directory.integer(Tag.WIDTH), directory.integer(Tag.HEIGHT)
     return Header(
         format="TIFF",
         width=width,
         height=height,
-        orientation=_orientation(data, order, entries, xmp),
+        orientation=_orientation(directory),
         sample_bits=max(sample_bits, 8),
-        cost=BYTES_PER_PIXEL / BUDGET_BYTES_PER_PIXEL * max(covered_width * covered_height, 1) / max(width * height, 1),
-        data=_with_directory(data, order, big, [entry.raw for tag, entry in entries.items() if tag in KEPT]),
+        cost=BYTES_PER_PIXEL / BUDGET_BYTES_PER_PIXEL * _covered_share(directory, width, height),
+        data=_with_directory(directory, KEPT),
         decode=by_pillow,
     )
 
 
-def _directory(data: bytes, order: str, big: bool) -> dict[int, Entry]:
-    """Read the first directory: tag to where its value stands."""
-    offset_code, count_code, entry_bytes = ("Q", "Q", 20) if big else ("I", "H", 12)
-    inline_bytes = 8 if big else 4
+def _read_directory(data: bytes) -> Directory:
+    order, is_big = "<" if data[:2] == b"II" else ">", data[2:4] in (b"+\0", b"\0+")
+    offset_code, count_code, entry_bytes, inline_bytes = ("Q", "Q", 20, 8) if is_big else ("I", "H", 12, 4)
     count_bytes = struct.calcsize(count_code)
     if len(data) < 16:
         raise truncated("TIFF", "its first directory", data)
-    (start,) = struct.unpack_from(order + offset_code, data, 8 if big else 4)
+    (start,) = struct.unpack_from(order + offset_code, data, inline_bytes)
     if start + count_bytes > len(data):
         raise truncated("TIFF", f"its first directory at byte {start}", data)
     (count,) = struct.unpack_from(order + count_code, data, start)
     if not 1 <= count <= MAX_ENTRIES:  # none: zeros after a cut
         raise corrupt("TIFF", f"1 to {MAX_ENTRIES} entries in its first directory", count)
-    first = start + count_bytes
-    if first + entry_bytes * count > len(data):
-        raise truncated("TIFF", f"the end of its first directory at byte {first + entry_bytes * count}", data)
+    first, end = start + count_bytes, start + count_bytes + entry_bytes * count
+    if end > len(data):
+        raise truncated("TIFF", f"the end of its first directory at byte {end}", data)
     entries = {}
-    for at in range(first, first + entry_bytes * count, entry_bytes):
+    for at in range(first, end, entry_bytes):
         tag, kind, values = struct.unpack_from(f"{order}HH{offset_code}", data, at)
         value_at = at + entry_bytes - inline_bytes
         if TYPE_BYTES.get(kind, 1) * values > inline_bytes:
             (value_at,) = struct.unpack_from(order + offset_code, data, value_at)
         entries[tag] = Entry(kind, values, value_at, data[at : at + entry_bytes])
-    _check_directory(data, entries, first + entry_bytes * count)
-    return entries
+    return Directory(data, order, is_big, end, entries)
 
 
-def _check_directory(data: bytes, entries: dict[int, Entry], directory_end: int) -> None:
+def _check_values_end(directory: Directory) -> None:
     """Raise InvalidImageError, truncated, where the directory or a value of it does not end within the file."""
-    ends = {tag: entry.at + TYPE_BYTES.get(entry.kind, 1) * entry.count for tag, entry in entries.items()}
-    end = max([directory_end, *(ends[tag] for tag in KEPT & entries.keys())])
+    data = directory.data
+    ends = {tag: entry.end for tag, entry in directory.entries.items() if tag in KEPT}
+    end = max(directory.end, *ends.values(), 0)
     if end > len(data):
         raise truncated("TIFF", f"the end of its directory's values at byte {end}", data)
-    # What is not of zeros to its end must end before a batch's zeros do. Of the colours, first all reds, then all
-    # greens, then all blues, many of the last may be unused.
-    if Tag.COLOR_MAP in entries:
-        ends[Tag.COLOR_MAP] -= (ends[Tag.COLOR_MAP] - entries[Tag.COLOR_MAP].at) // 3
-    end = max([directory_end, *(ends[tag] for tag in KEPT & entries.keys())])
+    # They must also end before a batch's zeros begin. Of the colours, first all reds, then all greens, then all blues,
+    # many of the last may be zeros.
+    if Tag.COLOR_MAP in ends:
+        ends[Tag.COLOR_MAP] -= (ends[Tag.COLOR_MAP] - directory.entries[Tag.COLOR_MAP].at) // 3
+    end = max(directory.end, *ends.values(), 0)
     if end > len(data.rstrip(b"\0")) + MAX_END_ZEROS:
         raise truncated("TIFF", f"the end of its directory's values at byte {end}", data.rstrip(b"\0"))
 
 
-def _integers(
-    data: bytes, order: str, entries: dict[int, Entry], tag: int, most: int, default: int | None = None
-) -> tuple[int, ...]:
-    """Read the integers of a tag, `most` of them at most."""
-    entry = entries.get(tag)
-    if entry is None:
-        if default is None:
-            raise corrupt("TIFF", f"tag {tag}", "none")
-        return (default,)
-    if entry.kind not in INTEGERS or not 1 <= entry.count <= most:
-        raise corrupt("TIFF", f"1 to {most} integers in tag {tag}", f"{entry.count} of type {entry.kind}")
-    if entry.at + entry.count * TYPE_BYTES[entry.kind] > len(data):
-        raise truncated("TIFF", f"the value of tag {tag} at byte {entry.at}", data)
-    return struct.unpack_from(f"{order}{entry.count}{INTEGERS[entry.kind]}", data, entry.at)
-
-
-def _check_ends(data: bytes, order: str, entries: dict[int, Entry], compression: int) -> None:
+def _check_pixels_end(directory: Directory, compression: int) -> None:
     """Raise InvalidImageError, truncated, where a strip or tile does not end within the file."""
-    starts, sizes = (Tag.TILES, Tag.TILE_BYTES) if Tag.TILES in entries else (Tag.STRIPS, Tag.STRIP_BYTES)
-    if sizes not in entries:  # rare, and allowed where there is one strip: it ends with the file
+    tiled = Tag.TILES in directory.entries
+    starts, sizes = (Tag.TILES, Tag.TILE_BYTES) if tiled else (Tag.STRIPS, Tag.STRIP_BYTES)
+    if sizes not in directory.entries:  # rare, and allowed where there is one strip: it ends with the file
         return
-    ends = [
-        start + size
-        for start, size in zip(
-            _integers(data, order, entries, starts, MAX_STRIPS),
-            _integers(data, order, entries, sizes, MAX_STRIPS),
-            strict=False,
-        )
-    ]
+    values = (directory.integers(tag, MAX_STRIPS) for tag in (starts, sizes))
+    end = max(start + size for start, size in zip(*values, strict=False))
     zeros = MAX_STRIP_END_ZEROS.get(compression, 3)
-    end_of_data = len(data) if zeros is None else min(len(data), len(data.rstrip(b"\0")) + zeros)
-    if max(ends) > end_of_data:
-        raise truncated("TIFF", f"the end of its last strip or tile at byte {max(ends)}", data)
+    data = directory.data
+    if end > (len(data) if zeros is None else min(len(data), len(data.rstrip(b"\0")) + zeros)):
+        raise truncated("TIFF", f"the end of its last strip or tile at byte {end}", data)
 
 
-def _orientation(data: bytes, order: str, entries: dict[int, Entry], xmp: Entry | None) -> int:
-    if Tag.ORIENTATION in entries:
-        value = _integers(data, order, entries, Tag.ORIENTATION, 1)[0]
+def _covered_share(directory: Directory, width: int, height: int) -> float:
+    """How many times the picture a tile may be: it is decoded as a whole."""
+    if Tag.TILES not in directory.entries or width * height == 0:
+        return 1
+    tile_width, tile_height = directory.integer(Tag.TILE_WIDTH), directory.integer(Tag.TILE_HEIGHT)
+    return max(width, tile_width) * max(height, tile_height) / (width * height)
+
+
+def _orientation(directory: Directory) -> int:
+    if Tag.ORIENTATION in directory.entries:
+        value = directory.integer(Tag.ORIENTATION)
         return value if 1 <= value <= 8 else 1
-    return read_orientation(xmp=data[xmp.at : xmp.at + min(xmp.count, MAX_XMP_BYTES)] if xmp else b"")
+    xmp = directory.entries.get(Tag.XMP)
+    return read_orientation(xmp=directory.data[xmp.at : min(xmp.end, xmp.at + MAX_XMP_BYTES)] if xmp else b"")
 
 
-def _with_directory(data: bytes, order: str, big: bool, entries: list[bytes]) -> bytes:
-    """Append a directory of these entries, and point the file's header to it."""
-    offset_code, count_code = ("Q", "Q") if big else ("I", "H")
-    pointer_at = 8 if big else 4
-    data += bytes(len(data) % 2)  # a directory starts at an even byte
-    pointer = struct.pack(order + offset_code, len(data))
-    directory = struct.pack(order + count_code, len(entries)) + b"".join(entries) + bytes(len(pointer))
-    return data[:pointer_at] + pointer + data[pointer_at + len(pointer) :] + directory
+def _with_directory(directory: Directory, kept: set[Tag]) -> bytes:
+    """Append a directory of the `kept` entries alone, and point the file's header to it."""
+    offset_code, count_code, pointer_at = ("Q", "Q", 8) if directory.is_big else ("I", "H", 4)
+    data = directory.data + bytes(len(directory.data) % 2)  # a directory starts at an even byte
+    entries = [entry.raw for tag, entry in directory.entries.items() if tag in kept]
+    pointer = struct.pack(directory.order + offset_code, len(data))
+    appended = struct.pack(directory.order + count_code, len(entries)) + b"".join(entries) + bytes(len(pointer))
+    return data[:pointer_at] + pointer + data[pointer_at + len(pointer) :] + appended
