@@ -1,6 +1,7 @@
 """TIFF: directories of tagged values, of which the first is read, and strips or tiles. Source: TIFF 6.0; BigTIFF."""
 
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -43,18 +44,30 @@ class Tag(IntEnum):
     XMP = 700
 
 
-# Handed to Pillow: it copies every value that it is handed, and a file may name the same megabytes as the value of each
-# of thousands of tags.
-KEPT = set(Tag) - {Tag.ORIENTATION, Tag.XMP}
+MAX_STRIPS = 100_000  # strips or tiles
+# Handed to Pillow, and how many values they may have: it copies them, and a file may name the same megabytes as the
+# value of each tag.
+STRIP_TAGS = {Tag.STRIPS: MAX_STRIPS, Tag.STRIP_BYTES: MAX_STRIPS, Tag.ROWS_PER_STRIP: 1}
+TILE_TAGS = {Tag.TILES: MAX_STRIPS, Tag.TILE_BYTES: MAX_STRIPS, Tag.TILE_WIDTH: 1, Tag.TILE_HEIGHT: 1}
+MAX_SAMPLES = 16  # of a pixel
+OTHER_TAGS = {tag: 1 for tag in Tag if tag not in {*STRIP_TAGS, *TILE_TAGS, Tag.ORIENTATION, Tag.XMP}} | {
+    **dict.fromkeys((Tag.SAMPLE_BITS, Tag.EXTRA_SAMPLES, Tag.SAMPLE_FORMAT, Tag.REFERENCE_BLACK_WHITE), MAX_SAMPLES),
+    **dict.fromkeys((Tag.YCBCR_COEFFICIENTS, Tag.YCBCR_SUBSAMPLING), 3),
+    Tag.COLOR_MAP: 3 << 16,
+    Tag.JPEG_TABLES: 1 << 16,
+}
 INTEGERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
 TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 UNCOMPRESSED, PACKBITS = 1, 32773
 # CCITT, LZW, JPEG, Deflate. Not LZMA, Zstandard and WebP, which may take any memory, nor JPEG of before 1995.
 COMPRESSIONS = {UNCOMPRESSED, 2, 3, 4, 5, 7, 8, 32946, PACKBITS}
-BYTES_PER_PIXEL = 10  # while it is decoded: a strip may be the whole picture, beside the picture itself
-MAX_SAMPLES = 16  # of a pixel
+CCITT = {2, 3, 4}
+CCITT_BYTES_PER_COLUMN = 16  # which libtiff keeps of a row's changes
+PICTURE_BYTES_PER_PIXEL, LEAST_BYTES_PER_PIXEL = (
+    5.5,
+    8,
+)  # while it is decoded, without the strip, which may be all of it
 MAX_ENTRIES = 1000
-MAX_STRIPS = 100_000  # strips or tiles
 MAX_XMP_BYTES = 1 << 20
 MAX_END_ZEROS = 32  # of a directory: the last value, and the pointer to the next directory
 MAX_STRIP_END_ZEROS = {UNCOMPRESSED: None, PACKBITS: 130}  # else 3; PackBits copies up to 128 samples as they are
@@ -104,7 +117,8 @@ class Directory:
 def read(data: bytes) -> Header:
     """Read the first directory, and hand on the file with one that has only what is needed."""
     directory = _read_directory(data)
-    _check_values_end(directory)
+    kept = {**OTHER_TAGS, **(TILE_TAGS if Tag.TILES in directory.entries else STRIP_TAGS)}
+    _check_values_end(directory, kept)
     compression = directory.integer(Tag.COMPRESSION, default=UNCOMPRESSED)
     if compression not in COMPRESSIONS:
         raise unsupported("TIFF", "LZW, Deflate, JPEG, CCITT, PackBits or no compression", f"compression {compression}")
@@ -119,8 +133,8 @@ def read(data: bytes) -> Header:
         height=height,
         orientation=_orientation(directory),
         sample_bits=max(sample_bits, 8),
-        cost=BYTES_PER_PIXEL / BUDGET_BYTES_PER_PIXEL * _covered_share(directory, width, height),
-        data=_with_directory(directory, KEPT),
+        cost=_bytes_per_pixel(directory, compression, sample_bits, width, height) / BUDGET_BYTES_PER_PIXEL,
+        data=_with_directory(directory, set(kept)),
         decode=by_pillow,
     )
 
@@ -150,10 +164,13 @@ def _read_directory(data: bytes) -> Directory:
     return Directory(data, order, is_big, end, entries)
 
 
-def _check_values_end(directory: Directory) -> None:
-    """Raise InvalidImageError, truncated, where the directory or a value of it does not end within the file."""
+def _check_values_end(directory: Directory, kept: dict[Tag, int]) -> None:
+    """Raise InvalidImageError where the directory or a value of it is too long, or does not end within the file."""
     data = directory.data
-    ends = {tag: entry.end for tag, entry in directory.entries.items() if tag in KEPT}
+    for tag, most in kept.items():
+        if tag in directory.entries and directory.entries[tag].count > most:
+            raise corrupt("TIFF", f"at most {most} values of tag {tag}", directory.entries[tag].count)
+    ends = {tag: directory.entries[tag].end for tag in kept if tag in directory.entries}
     end = max(directory.end, *ends.values(), 0)
     if end > len(data):
         raise truncated("TIFF", f"the end of its directory's values at byte {end}", data)
@@ -167,25 +184,32 @@ def _check_values_end(directory: Directory) -> None:
 
 
 def _check_pixels_end(directory: Directory, compression: int) -> None:
-    """Raise InvalidImageError, truncated, where a strip or tile does not end within the file."""
+    """Raise InvalidImageError where a strip or tile does not end within the file, or two share its bytes."""
     tiled = Tag.TILES in directory.entries
-    starts, sizes = (Tag.TILES, Tag.TILE_BYTES) if tiled else (Tag.STRIPS, Tag.STRIP_BYTES)
-    if sizes not in directory.entries:  # rare, and allowed where there is one strip: it ends with the file
+    starts = directory.integers(Tag.TILES if tiled else Tag.STRIPS, MAX_STRIPS)
+    sizes_tag = Tag.TILE_BYTES if tiled else Tag.STRIP_BYTES
+    if sizes_tag not in directory.entries and len(starts) == 1:  # rare, and allowed: it ends with the file
         return
-    values = (directory.integers(tag, MAX_STRIPS) for tag in (starts, sizes))
-    end = max(start + size for start, size in zip(*values, strict=False))
+    sizes, data = directory.integers(sizes_tag, MAX_STRIPS), directory.data
+    if sum(sizes) > len(data):
+        raise corrupt("TIFF", f"strips or tiles of at most its own {len(data)} bytes", f"{sum(sizes)} bytes of them")
+    end = max(start + size for start, size in zip(starts, sizes, strict=False))
     zeros = MAX_STRIP_END_ZEROS.get(compression, 3)
-    data = directory.data
     if end > (len(data) if zeros is None else min(len(data), len(data.rstrip(b"\0")) + zeros)):
         raise truncated("TIFF", f"the end of its last strip or tile at byte {end}", data)
 
 
-def _covered_share(directory: Directory, width: int, height: int) -> float:
-    """How many times the picture a tile may be: it is decoded as a whole."""
-    if Tag.TILES not in directory.entries or width * height == 0:
-        return 1
-    tile_width, tile_height = directory.integer(Tag.TILE_WIDTH), directory.integer(Tag.TILE_HEIGHT)
-    return max(width, tile_width) * max(height, tile_height) / (width * height)
+def _bytes_per_pixel(directory: Directory, compression: int, sample_bits: int, width: int, height: int) -> float:
+    """What decoding takes at its peak: the picture, and a strip or tile, which may be as large or larger."""
+    pixels = max(width * height, 1)
+    strip = directory.integer(Tag.SAMPLES, default=1) * max(sample_bits, 8) / 8
+    result = max(PICTURE_BYTES_PER_PIXEL + strip, LEAST_BYTES_PER_PIXEL)
+    if Tag.TILES in directory.entries:
+        tile_width, tile_height = directory.integer(Tag.TILE_WIDTH), directory.integer(Tag.TILE_HEIGHT)
+        result *= max(width, tile_width) * max(height, tile_height) / pixels
+    if compression in CCITT:
+        result += CCITT_BYTES_PER_COLUMN * width / pixels
+    return result
 
 
 def _orientation(directory: Directory) -> int:
@@ -196,7 +220,7 @@ def _orientation(directory: Directory) -> int:
     return read_orientation(xmp=directory.data[xmp.at : min(xmp.end, xmp.at + MAX_XMP_BYTES)] if xmp else b"")
 
 
-def _with_directory(directory: Directory, kept: set[Tag]) -> bytes:
+def _with_directory(directory: Directory, kept: Collection[int]) -> bytes:
     """Append a directory of the `kept` entries alone, and point the file's header to it."""
     offset_code, count_code, pointer_at = ("Q", "Q", 8) if directory.is_big else ("I", "H", 4)
     data = directory.data + bytes(len(directory.data) % 2)  # a directory starts at an even byte
