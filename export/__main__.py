@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from .errors import ExportError, UnreachableHostError
-from .recipes import RECIPES
+from .recipes import RECIPES, recipes_table
 from .repository import ROOT, TRACKED_RECIPE, TRACKED_REPOSITORY, write_repository
 
 EXIT_FAILED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
@@ -14,6 +14,9 @@ EXIT_FAILED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
+    if options.command == "list":
+        print(recipes_table())
+        return 0
     for stopping in (signal.SIGTERM, signal.SIGHUP):  # so that unfinished files are removed
         signal.signal(stopping, lambda number, frame: sys.exit(128 + number))
     recipe = RECIPES[options.recipe]
@@ -56,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--recipe", choices=RECIPES, default=TRACKED_RECIPE, help="default: %(default)s")
     common.add_argument("--output", type=Path, metavar="DIR", help="folder of the export (default: build/RECIPE)")
+    commands.add_parser("list", help="show the recipes: their transform, published top-1, where the weights are from")
     model = commands.add_parser(
         "model", parents=[common], help="write model.onnx, labels.txt and manifest.json, checked against torch"
     )

@@ -37,7 +37,7 @@ def load_network(recipe: Recipe, weights: str, seed: int) -> LoadedNetwork:
     Raises ExportError where the file is missing, is no checkpoint, or belongs to another architecture.
     """
     torch.manual_seed(seed)
-    module = recipe.build().eval()
+    module = recipe.build(recipe.classes).eval()
     if weights == "random":
         return LoadedNetwork(module, f"random, seed {seed}", None)
     path = recipe.pretrained.fetch() if weights == "pretrained" else Path(weights)

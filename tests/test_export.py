@@ -24,35 +24,87 @@ from export.__main__ import main as export
 from export.errors import ExportError, UnreachableHostError
 from export.labels import imagenet_labels
 from export.pretrained import Download, InPackage
-from export.recipes import RECIPES
+from export.recipes import RECIPES, Recipe, Transform
 from export.resnet import Bottleneck, resnet50
 from export.to_onnx import measure_difference, write_onnx
 from export.weights import fit_state_dict, load_network, read_state_dict
 from tests.web import serving
 
-RESNET50 = RECIPES["resnet50"]
+# Recipes
 
-# ResNet-50
+# Of torchvision 0.28.0's own networks: number of parameters, and the sha256 of the sorted lines "name shape" of the
+# state_dict.
+TORCHVISION = {
+    "resnet18": (11_689_512, "46bd7814ec81a02c3390911e5bf458e1d17c66184eb4b03cbe48c4bcad77cb0a"),
+    "resnet34": (21_797_672, "31dac9343b6dc33cf9aa018bf2a000a8a80eff71028697b4aa264f9cb0bb9651"),
+    "resnet50": (25_557_032, "eeb21a877a7592d7be6e7582411ee9a8144d8890f0cd3384a82ab4fa798e7b92"),
+    "resnet101": (44_549_160, "13188e030a74089b41c0730a007c88a9f77fc8531084ad3bb287c38d518cf304"),
+    "resnet152": (60_192_808, "0dcb7c814afa5598d9404b0338424dac00ab7dada422eb9e230f8cf487674c02"),
+    "resnext50_32x4d": (25_028_904, "526e2c866246ec6687f73ab5dbc5c4c65a97b835bfd8d1f8ffdd2c26cd20d0c5"),
+    "wide_resnet50_2": (68_883_240, "4cbebbaf8c97030d0f946e94d99aca5109a5084a6b2d257d44891e8fc2f98584"),
+}
+FROM_TORCHVISION = [recipe for recipe in RECIPES.values() if isinstance(recipe.pretrained, Download)]
 
 
-def test_resnet50_has_torchvisions_parameters() -> None:
-    state = resnet50().state_dict()
-    # Recorded from torchvision 0.29's resnet50(): 25,557,032 parameters, 320 tensors with the running statistics.
-    assert (
-        sum(value.numel() for name, value in state.items() if "running" not in name and "num_" not in name)
-        == 25_557_032
+def tensor_lines(module: torch.nn.Module) -> str:
+    return "".join(f"{name} {tuple(value.shape)}\n" for name, value in sorted(module.state_dict().items()))
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=list(RECIPES))
+def test_a_recipe_builds_the_network_that_it_promises(recipe: Recipe) -> None:
+    with torch.device("meta"):
+        module = recipe.build(recipe.classes)
+    assert sum(parameter.numel() for parameter in module.parameters()) == recipe.parameters
+
+
+@pytest.mark.parametrize("architecture", TORCHVISION)
+def test_a_resnet_has_torchvisions_parameters(architecture: str) -> None:
+    with torch.device("meta"):
+        module = RECIPES[architecture].build(1000)
+    parameters, lines_sha256 = TORCHVISION[architecture]
+    assert sum(parameter.numel() for parameter in module.parameters()) == parameters
+    assert hashlib.sha256(tensor_lines(module).encode()).hexdigest() == lines_sha256
+
+
+@pytest.mark.parametrize("architecture", TORCHVISION)
+def test_a_resnet_is_torchvisions_network(architecture: str) -> None:
+    """Names and shapes, and with the same weights the same logits, but for the order of sums."""
+    models = pytest.importorskip("torchvision.models")
+    torch.manual_seed(0)
+    theirs, ours = models.get_model(architecture).eval(), RECIPES[architecture].build(1000).eval()
+    assert tensor_lines(ours) == tensor_lines(theirs)
+    ours.load_state_dict(theirs.state_dict())
+    image = torch.randn(1, 3, 64, 64)
+    with torch.inference_mode():
+        torch.testing.assert_close(ours(image), theirs(image), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("recipe", FROM_TORCHVISION, ids=lambda recipe: recipe.name)
+def test_a_recipe_owns_what_torchvision_says_of_its_weights(recipe: Recipe) -> None:
+    models = pytest.importorskip("torchvision.models")
+    versions = models.get_model_weights(recipe.name.removesuffix("_v2"))
+    weights = versions["IMAGENET1K_V2" if recipe.name.endswith("_v2") else "IMAGENET1K_V1"]
+    transform = weights.transforms()
+    assert recipe.transform == Transform(
+        resize_size=transform.resize_size[0],
+        crop_size=transform.crop_size[0],
+        interpolation=transform.interpolation.value,
+        mean=tuple(transform.mean),
+        std=tuple(transform.std),
     )
-    assert len(state) == 320
-    recorded = {
-        "conv1.weight": (64, 3, 7, 7),
-        "layer1.0.downsample.0.weight": (256, 64, 1, 1),
-        "layer1.0.downsample.1.running_var": (256,),
-        "layer2.3.conv2.weight": (128, 128, 3, 3),
-        "layer3.5.bn3.bias": (1024,),
-        "layer4.0.downsample.0.weight": (2048, 1024, 1, 1),
-        "fc.weight": (1000, 2048),
-    }
-    assert {name: tuple(state[name].shape) for name in recorded} == recorded
+    assert (recipe.pretrained.origin, recipe.top_1, recipe.parameters) == (
+        weights.url.removeprefix("https://"),
+        weights.meta["_metrics"]["ImageNet-1K"]["acc@1"],
+        weights.meta["num_params"],
+    )
+
+
+def test_list_shows_every_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(["list"]) == 0
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()}
+    assert rows.keys() == {"name", *RECIPES}
+    resnet50_v2 = ["25,557,032", "232", "224", "bilinear", "ImageNet's", "80.86%"]
+    assert rows["resnet50_v2"][1:] == [*resnet50_v2, "download.pytorch.org/models/resnet50-11ad3fa6.pth"]
 
 
 def test_resnet50_halves_in_the_3x3_convolution() -> None:
