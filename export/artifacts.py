@@ -19,12 +19,12 @@ from .to_onnx import CHECKED_BATCHES, check_activation, measure_difference, samp
 
 def export_classifier(source: Source, name: str, activation: str, folder: Path) -> dict[str, Any]:
     """Export into `folder`, all three files or none, and return the manifest."""
-    check_activation(activation, source.run(sample_images(source.transform, batch=2)))
     with writable(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as new_folder:
         new = Path(new_folder)
         changes = source.write(new / "model.onnx")
         classifier = describe_classifier(source, name, activation, new / "model.onnx")
         difference = measure_difference(source.run, source.transform, new / "model.onnx")
+        check_activation(activation, source.run(sample_images(source.transform, batch=2)))
         (new / "labels.txt").write_text("".join(f"{label}\n" for label in source.labels), "utf-8")
         manifest = {
             "made_from": source.made_from,
