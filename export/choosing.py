@@ -40,7 +40,7 @@ def check_transform(values: Mapping[str, Any]) -> None:
         key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
     }
     try:
-        FrameConfig(**as_lists, max_image_pixels=1)
+        FrameConfig(**as_lists, max_image_pixels=1)  # a limit of the service, not of the transform
     except ValueError as error:
         raise ExportError(f"transform: {error}") from error
 

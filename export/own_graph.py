@@ -13,7 +13,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from .errors import ExportError
+from .errors import ExportError, first_line
+from .recipes import Transform
 from .tidy import unique_name
 from .to_onnx import FloatArray
 
@@ -49,7 +50,7 @@ class OwnGraph:
         pixels = {"mean": (0.0, 0.0, 0.0), "std": (1 / 255, 1 / 255, 1 / 255)}
         return {**size, **(pixels if self.input_type is np.uint8 else {})}
 
-    def check_transform(self, transform: Any) -> None:
+    def check_transform(self, transform: Transform) -> None:
         """Raise ExportError where a chosen transform contradicts the graph."""
         for name, value in self.transform_defaults.items():
             if getattr(transform, name) != value:
@@ -216,7 +217,3 @@ def batch_name(value: onnx.ValueInfoProto) -> str:
 def all_names(graph: onnx.GraphProto) -> set[str]:
     tensors = {value.name for value in [*graph.input, *graph.output, *graph.initializer, *graph.value_info]}
     return tensors | {name for node in graph.node for name in [*node.input, *node.output]}
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

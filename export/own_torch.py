@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from .errors import ExportError
+from .errors import ExportError, first_line
 from .pretrained import sha256
 from .weights import LoadedNetwork, fit_state_dict, read_state_dict
 
@@ -46,7 +46,7 @@ def call_factory(factory: str) -> torch.nn.Module:
     except Exception as error:  # the user's own code may raise anything
         raise ExportError(
             f"--factory: expected {factory} to be importable from here and to build a network without arguments, got "
-            f"{type(error).__name__}: {error}: start from the folder that holds it, or set PYTHONPATH"
+            f"{type(error).__name__}: {first_line(error)}: start from the folder that holds it, or set PYTHONPATH"
         ) from error
     if not isinstance(network, torch.nn.Module):
         raise ExportError(f"--factory: expected {factory} to return a torch.nn.Module, got {type(network).__name__}")

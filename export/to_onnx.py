@@ -12,7 +12,7 @@ import torch
 
 from python_models.preprocess.transforms import normalization_table, normalize
 
-from .errors import ExportError
+from .errors import ExportError, first_line
 from .recipes import Transform
 from .tidy import tidy
 
@@ -50,7 +50,7 @@ def write_onnx(module: torch.nn.Module, crop_size: int, path: Path) -> None:
         except Exception as error:  # torch has no common base class for what its exporter cannot do
             raise ExportError(
                 f"network: expected one that torch.onnx.export traces, got {type(error).__name__}: "
-                f"{str(error).strip().splitlines()[0]}: export it to ONNX yourself and use --onnx"
+                f"{first_line(error)}: export it to ONNX yourself and use --onnx"
             ) from error
     tidy(path, classes)
     onnx.checker.check_model(path, full_check=True)
@@ -63,7 +63,7 @@ def count_classes(module: torch.nn.Module, images: torch.Tensor) -> int:
         with torch.inference_mode():
             logits = module(images)
     except Exception as error:  # a module may raise anything
-        reason = (str(error).strip().splitlines() or [""])[-1]
+        reason = (str(error).strip().splitlines() or [""])[-1]  # TorchScript puts its traceback in front
         raise ExportError(
             f"{what}, got {type(error).__name__}: {reason}: is --crop-size that of its training?"
         ) from error
@@ -105,7 +105,7 @@ def measure_difference(network: Network, transform: Transform, path: Path) -> fl
         except Exception as error:  # ONNX Runtime has no common base class
             raise ExportError(
                 f"{path.name}: expected a network for any batch, got a failure at batch {batch}: "
-                f"{str(error).splitlines()[0]}: export it again with a dynamic batch, no shape in it fixed"
+                f"{first_line(error)}: export it again with a dynamic batch, no shape in it fixed"
             ) from error
         if not np.isfinite(expected).all() or not expected.any():
             raise ExportError("weights: expected a network whose outputs are finite and not all zero, got another")

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -231,6 +232,22 @@ def test_random_weights_follow_from_the_seed_and_the_labels_say_so(tmp_path: Pat
     assert manifest["weights"] == {"source": "random, seed 1", "sha256": None}
 
 
+def test_a_recipe_with_labels_of_ones_own_has_as_many_classes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fine-tuned ResNet: torchvision's names, another last layer."""
+    torch.save(RECIPES["resnet18"].build(3).state_dict(), tmp_path / "pets.pth")
+    (tmp_path / "labels.txt").write_text("cat\ndog\nguinea pig\n")
+    arguments = ["--recipe", "resnet18", "--weights", str(tmp_path / "pets.pth"), "--name", "pets"]
+    size = ["--resize-size", "33", "--crop-size", "33", "--output", str(tmp_path / "out")]
+    assert export(["model", *arguments, *size, "--labels", str(tmp_path / "labels.txt")]) == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (manifest["name"], manifest["classes"], manifest["transform"]["crop_size"]) == ("pets", 3, 33)
+    assert (tmp_path / "out" / "labels.txt").read_text() == "cat\ndog\nguinea pig\n"
+    assert export(["model", *arguments, *size]) == EXIT_FAILED
+    assert "expected exactly the tensors of resnet18 with 1000 classes, got " in capsys.readouterr().err
+
+
 def test_imagenet_labels_are_in_torchvisions_order_and_no_two_alike() -> None:
     labels = imagenet_labels()
     assert len(set(labels)) == 1000
@@ -287,6 +304,18 @@ def test_an_export_that_fails_leaves_the_old_one_alone(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"old")
     assert export(["model", "--weights", str(tmp_path / "missing.pth"), "--output", str(tmp_path)]) == EXIT_FAILED
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_layers_share_no_copy_of_a_weight(tmp_path: Path) -> None:
+    """Random networks have many equal biases, which torch's exporter turns into Identity nodes."""
+    write_onnx(RECIPES["resnet18"].build(5).eval(), 33, tmp_path / "model.onnx")
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    counts = Counter(node.op_type for node in graph.node)
+    assert counts == {"Conv": 20, "Relu": 17, "Add": 8, "MaxPool": 1, "GlobalAveragePool": 1, "Flatten": 1, "Gemm": 1}
+    names = {tensor.name for tensor in graph.initializer}
+    assert {"conv1.weight", "conv1.bias", "layer2.0.downsample.0.weight", "layer4.1.conv2.weight", "fc.bias"} <= names
+    contents = Counter((tuple(tensor.dims), tensor.raw_data) for tensor in graph.initializer)
+    assert contents.most_common(1)[0][1] == 1
 
 
 # The repository

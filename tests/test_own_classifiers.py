@@ -354,7 +354,7 @@ def cifar_arguments(folder: Path) -> list[str]:
         ),
         (
             [*FITTING, "--activation", "none"],
-            "expected a network whose outputs are scores from 0 to 1, got -.* use softmax",
+            "expected a network whose outputs are scores from 0 to 1, .* use softmax",
         ),
         ([*FITTING, "--name", "pipeline"], "--name: expected letters, digits, _, . and -, and none of preprocess, "),
         ([*FITTING, "--name", "resnet50"], "--name: expected another name than resnet50"),

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from .ranking import ACTIVATIONS
 
@@ -16,7 +17,7 @@ class PostprocessConfig:
     activation: str = "softmax"  # what turns the network's outputs into scores, a key of ACTIVATIONS
 
     def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
+        if self.activation not in tuple(ACTIVATIONS):  # a tuple: the value may be any JSON
             raise ValueError(
                 f"config.pbtxt activation: expected one of {', '.join(ACTIVATIONS)}, got {self.activation!r}"
             )
@@ -28,4 +29,11 @@ class PostprocessConfig:
         ours = {key: entry["string_value"] for key, entry in entries if key not in TRITONS_OWN_KEYS}
         if unknown := sorted(ours.keys() - {"activation"}):
             raise ValueError(f"config.pbtxt parameters: expected only activation, got also {unknown}")
-        return cls(**{key: value.strip('"') for key, value in ours.items()})
+        return cls(**{key: _parse(key, value) for key, value in ours.items()})
+
+
+def _parse(key: str, value: str) -> Any:
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(f'config.pbtxt {key}: expected JSON such as "softmax", got {value!r}') from error
