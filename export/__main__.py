@@ -132,7 +132,9 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
 def add_source_options(model: argparse.ArgumentParser) -> None:
     group = model.add_argument_group("what is exported", "one of:")
     sources = group.add_mutually_exclusive_group()
-    sources.add_argument("--recipe", choices=RECIPES, help=f"of `python -m export list` (default: {TRACKED.name})")
+    sources.add_argument(
+        "--recipe", choices=RECIPES, metavar="NAME", help=f"of `python -m export list` (default: {TRACKED.name})"
+    )
     sources.add_argument("--onnx", type=Path, metavar="FILE", help="a graph: NCHW or NHWC, float or uint8, any names")
     sources.add_argument(
         "--torchscript",

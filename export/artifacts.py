@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from .errors import ExportError
 from .files import EXPORTED_FILES, writable
 from .pretrained import sha256
 from .sources import Source
-from .to_onnx import CHECKED_BATCHES, check_activation, measure_difference, sample_images
+from .to_onnx import CHECKED_BATCHES, check_activation, measure_difference, opset_of, sample_images
 
 
 def export_classifier(source: Source, name: str, activation: str, folder: Path) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def export_classifier(source: Source, name: str, activation: str, folder: Path) 
             "weights": source.weights,
             **to_manifest(classifier),
             "added_to_the_graph": changes,
-            "onnx": describe_graph(new / "model.onnx"),
+            "onnx": describe_graph(new / "model.onnx", classifier),
             "largest_relative_difference": difference,
             "checked_batches": CHECKED_BATCHES,
             "versions": {library.__name__: library.__version__ for library in (torch, onnx, onnxruntime)},
@@ -66,18 +67,18 @@ def describe_classifier(source: Source, name: str, activation: str, path: Path) 
     return classifier
 
 
-def describe_graph(path: Path) -> dict[str, Any]:
+def describe_graph(path: Path, classifier: Classifier) -> dict[str, Any]:
     model = onnx.load(path)
     return {
         "sha256": sha256(path),
-        "opset": model.opset_import[0].version,
+        "opset": opset_of(model),
         "ir_version": model.ir_version,
-        "input": describe_tensor(model.graph.input[0]),
-        "output": describe_tensor(model.graph.output[0]),
+        "input": describe_tensor(model.graph.input, classifier.input_name),
+        "output": describe_tensor(model.graph.output, classifier.output_name),
     }
 
 
-def describe_tensor(value: onnx.ValueInfoProto) -> dict[str, Any]:
-    tensor = value.type.tensor_type
+def describe_tensor(values: Iterable[onnx.ValueInfoProto], name: str) -> dict[str, Any]:
+    tensor = next(value for value in values if value.name == name).type.tensor_type
     dims = [dim.dim_param or dim.dim_value for dim in tensor.shape.dim]
-    return {"name": value.name, "data_type": onnx.TensorProto.DataType.Name(tensor.elem_type), "dims": dims}
+    return {"name": name, "data_type": onnx.TensorProto.DataType.Name(tensor.elem_type), "dims": dims}

@@ -16,7 +16,7 @@ import onnxruntime
 from .errors import ExportError, first_line
 from .recipes import Transform
 from .tidy import unique_name
-from .to_onnx import FloatArray
+from .to_onnx import FloatArray, opset_of
 
 # What the ONNX Runtime of Triton 24.10 (1.19.2) reads. Source: its docs, reference/compatibility.
 MAX_OPSET, MAX_IR_VERSION = 21, 10
@@ -102,7 +102,7 @@ def load(path: Path) -> onnx.ModelProto:
         ) from error
     if not model.graph.node:
         raise ExportError(f"--onnx: expected an ONNX file, got {path}, which has no graph")
-    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    opset = opset_of(model)
     if opset > MAX_OPSET or model.ir_version > MAX_IR_VERSION:
         raise ExportError(
             f"{path.name}: expected at most opset {MAX_OPSET} and IR version {MAX_IR_VERSION}, which the ONNX Runtime "

@@ -56,6 +56,11 @@ def write_onnx(module: torch.nn.Module, crop_size: int, path: Path) -> None:
     onnx.checker.check_model(path, full_check=True)
 
 
+def opset_of(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operators that a graph is written in."""
+    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+
+
 def count_classes(module: torch.nn.Module, images: torch.Tensor) -> int:
     """Run the module once on images (N, 3, H, W) and return the classes of its answer (N, classes)."""
     what = f"network: expected one that answers float32 {tuple(images.shape)} with one tensor ({len(images)}, classes)"
