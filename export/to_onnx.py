@@ -68,10 +68,9 @@ def count_classes(module: torch.nn.Module, images: torch.Tensor) -> int:
         with torch.inference_mode():
             logits = module(images)
     except Exception as error:  # a module may raise anything
-        reason = (str(error).strip().splitlines() or [""])[-1]  # TorchScript puts its traceback in front
-        raise ExportError(
-            f"{what}, got {type(error).__name__}: {reason}: is --crop-size that of its training?"
-        ) from error
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        last = reason[-1]  # TorchScript puts its traceback in front
+        raise ExportError(f"{what}, got: {last}: is --crop-size that of its training?") from error
     if not isinstance(logits, torch.Tensor) or logits.dim() != 2 or len(logits) != len(images):
         got = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise ExportError(f"{what}, got {got}: wrap it in a module that returns the scores alone")

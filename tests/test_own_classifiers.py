@@ -350,7 +350,7 @@ def cifar_arguments(folder: Path) -> list[str]:
         (["--crop-size", "40", "--resize-size", "32", *FLAGS], "crop_size: expected at most resize_size 32, got 40"),
         (
             ["--crop-size", "8", "--resize-size", "8", *FLAGS],
-            "got RuntimeError: .* is --crop-size that of its training?",
+            "got: .* is --crop-size that of its training?",
         ),
         (
             [*FITTING, "--activation", "none"],
