@@ -21,7 +21,16 @@ SIZE = 33
 
 
 @pytest.fixture(scope="module")
-def architectures_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+def one_thread() -> Iterator[None]:
+    """So small images keep one core busy; torch's second thread would mostly wait, at full speed."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def architectures_server(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     """One Triton with every architecture, random weights, and the pipeline of the first."""
     folder = tmp_path_factory.mktemp("architectures")
     repository = folder / "repository"
