@@ -3,9 +3,11 @@
 import json
 import math
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from .decode import Limits
+
+Config = TypeVar("Config", bound="FrameConfig")
 
 # Keys of `parameters` that Triton's Python backend reads itself.
 TRITONS_OWN_KEYS = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"}
@@ -39,7 +41,7 @@ class FrameConfig:
             raise ValueError(f"std: expected three numbers above 0, got {self.std!r}")
 
     @classmethod
-    def from_model_config(cls, text: str) -> Self:
+    def from_model_config(cls: type[Config], text: str) -> Config:  # not typing.Self: the container's Python is 3.10
         """Read the model configuration as Triton hands it over: JSON, every parameter a string that holds JSON."""
         entries = json.loads(text).get("parameters", {}).items()
         ours = {key: entry["string_value"] for key, entry in entries if key not in TRITONS_OWN_KEYS}
