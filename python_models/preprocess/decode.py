@@ -29,10 +29,8 @@ def decode(file: npt.NDArray[np.uint8], limits: Limits, exif_orientation: str = 
     Raises InvalidImageError with one of the codes empty, too_many_bytes, not_an_image, too_many_pixels, truncated,
     corrupt, unsupported.
     """
-    if file[limits.max_image_bytes :].any():
+    if len(file) > limits.max_image_bytes and file[limits.max_image_bytes :].any():
         raise InvalidImageError("too_many_bytes", f"expected at most {limits.max_image_bytes} bytes, got {file.size}")
-    if not file.any():
-        raise InvalidImageError("empty", "expected an image file, got 0 bytes")
     header = read_header(file[: limits.max_image_bytes].tobytes())
     check_cost(header, limits)
     image = header.decode(header)
@@ -45,7 +43,7 @@ def decode(file: npt.NDArray[np.uint8], limits: Limits, exif_orientation: str = 
 
 
 def check_cost(header: Header, limits: Limits) -> None:
-    """Raise InvalidImageError, too_many_pixels, where decoding would take more memory or time than allowed."""
+    """Raise InvalidImageError where there is no pixel, or decoding would take more memory or time than allowed."""
     size, pixels = f"{header.width} x {header.height}", header.width * header.height
     if pixels < 1:
         raise InvalidImageError("corrupt", f"expected at least 1 x 1 pixel, got {size}")

@@ -28,7 +28,7 @@ UNSUPPORTED = {
 def read_header(data: bytes) -> Header:
     """Read a file, with or without a batch's zeros after its end.
 
-    Raises InvalidImageError: not_an_image, truncated, corrupt or unsupported.
+    Raises InvalidImageError: empty, not_an_image, truncated, corrupt or unsupported.
     """
     if data.startswith(jpeg.SIGNATURE):
         return jpeg.read(data)
@@ -49,7 +49,11 @@ def read_header(data: bytes) -> Header:
     for signature, name in UNSUPPORTED.items():
         if data.startswith(signature):
             raise InvalidImageError("unsupported", f"expected a {READ} file, got {name}")
-    data = data.rstrip(b"\0")
+    content = data.rstrip(b"\0")
+    if not content:
+        raise InvalidImageError(
+            "empty", f"expected an image file, got {len(data)} bytes{', all zeros' if data else ''}"
+        )
     raise InvalidImageError(
-        "not_an_image", f"expected a {READ} file, got {len(data)} bytes starting {data[:8].hex(' ')}"
+        "not_an_image", f"expected a {READ} file, got {len(content)} bytes starting {content[:8].hex(' ')}"
     )

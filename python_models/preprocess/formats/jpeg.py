@@ -2,7 +2,8 @@
 
 import re
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from ..errors import InvalidImageError
 from ..orientation import read_orientation
@@ -26,8 +27,7 @@ SLACK_BYTES_PER_PIXEL = 0.5
 MAX_SEGMENTS = 100_000  # so that reading a header stays cheap
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     marker: int
     start: int  # of the marker, in the file
     end: int  # of the content
