@@ -46,8 +46,8 @@ bench-backend: setup ## Measure the stand-in onnxruntime backend against ONNX Ru
 lint: ## Check style and types
 	@$(PYTHON) -m server.setup --dev && .venv/bin/ruff check . && .venv/bin/ruff format --check . && $(run) mypy
 
-clean: ## Remove .venv, build/ and the version folders
-	rm -rf .venv build model_repository/*/1 .mypy_cache .ruff_cache .pytest_cache
+clean: ## Remove .venv, build/ and what was written into model_repository/
+	rm -rf .venv build model_repository/*/1 model_repository/*/configs .mypy_cache .ruff_cache .pytest_cache
 
 debian-packages: ## Install the Debian packages that some tests need (as root)
 	apt-get update -qq && apt-get install -y --no-install-recommends curl libb64-0d

@@ -18,6 +18,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from .errors import ExportError
 from .files import EXPORTED_FILES, writable
 from .recipes import Recipe
+from .variants import plan_name, write_variants
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACKED_REPOSITORY = ROOT / "model_repository"
@@ -39,8 +40,13 @@ def write_repository(recipe: Recipe, exported: Path, repository: Path) -> None:
             )
     else:
         write_configs(recipe, repository)
+    model_sha256 = json.loads((exported / "manifest.json").read_text("utf-8"))["onnx"]["sha256"]
+    plan = repository / recipe.name / VERSION / plan_name(model_sha256)  # took minutes to build: kept
     for model, files in version_files(recipe, exported).items():
-        fill_version_folder(repository / model, files)
+        kept = {plan.name: plan} if model == recipe.name and plan.is_file() else {}
+        fill_version_folder(repository / model, {**files, **kept})
+    with writable(repository / recipe.name):
+        write_variants(repository / recipe.name, model_sha256)
 
 
 def check_export(recipe: Recipe, exported: Path) -> None:
@@ -123,4 +129,15 @@ def configs_for(recipe: Recipe, pattern: Mapping[str, ModelConfig]) -> dict[str,
             configs[name].parameters[key].string_value = json.dumps(value)
     for name in ("pipeline", "pipeline_frames"):
         configs[name].ensemble_scheduling.step[1].model_name = recipe.name
+    fit_warmup(classifier)
     return configs
+
+
+def fit_warmup(config: ModelConfig) -> None:
+    """Have every sample of `model_warmup` feed the inputs that the config has now, with random numbers."""
+    for sample in config.model_warmup:
+        sample.ClearField("inputs")
+        for entry in config.input:
+            sample.inputs[entry.name].data_type = entry.data_type
+            sample.inputs[entry.name].dims[:] = entry.dims
+            sample.inputs[entry.name].random_data = True
