@@ -9,7 +9,7 @@ ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(RECIPE)),model_repository,build/$(RECIPE)/model_repository)
 
-.PHONY: help demo test fuzz setup export repository serve classify parity bench-backend lint clean debian-packages
+.PHONY: help demo test fuzz setup export repository check serve classify parity bench-backend lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -30,6 +30,9 @@ export: setup ## Write build/RECIPE/model.onnx (RECIPE=resnet50 WEIGHTS=pretrain
 
 repository: setup ## Fill the version folders of the model repository from the export
 	@$(run) export repository --recipe $(RECIPE)
+
+check: setup ## Check the model repository offline (RECIPE=resnet50 ARGS="--triton 24.10")
+	@$(run) export check $(serve_repository) $(ARGS)
 
 serve: repository ## Serve until Ctrl-C (ARGS='--http-port 9000' for other ports; python -m server --help)
 	@exec $(run) server --model-repository $(serve_repository) $(ARGS)

@@ -5,6 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
+from .check.linter import find
+from .check.releases import OURS, RELEASES
 from .errors import ExportError, UnreachableHostError
 from .recipes import RECIPES
 from .repository import ROOT, TRACKED_RECIPE, TRACKED_REPOSITORY, write_repository
@@ -14,6 +16,8 @@ EXIT_FAILED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
+    if options.command == "check":
+        return check(options.repository, options.triton)
     for stopping in (signal.SIGTERM, signal.SIGHUP):  # so that unfinished files are removed
         signal.signal(stopping, lambda number, frame: sys.exit(128 + number))
     recipe = RECIPES[options.recipe]
@@ -46,6 +50,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def check(repository: Path, triton: str) -> int:
+    findings = find(repository, triton)
+    for finding in findings:
+        print(finding)
+    print(f"{shown(repository)}: {len(findings) or 'nothing'} found, for Triton {triton}")
+    return EXIT_FAILED if findings else 0
+
+
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m export",
@@ -76,7 +88,20 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="default: model_repository for recipe resnet50, else build/RECIPE/model_repository",
     )
+    checking = commands.add_parser(
+        "check", help="find what Triton would refuse in a model repository, or misunderstand"
+    )
+    checking.add_argument("repository", type=folder, metavar="REPOSITORY", help="folder with one folder a model")
+    checking.add_argument(
+        "--triton", choices=RELEASES, default=OURS, help="release to serve with (default: %(default)s)"
+    )
     return result
+
+
+def folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"expected a folder, got {text}")
+    return Path(text)
 
 
 def seed(text: str) -> int:

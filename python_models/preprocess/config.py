@@ -75,6 +75,10 @@ class FileConfig(FrameConfig):
         )
 
 
+# The one input of a model -> its settings: files are decoded, frames are not.
+CONFIGS: dict[str, type[FrameConfig]] = {"raw_image": FileConfig, "frame": FrameConfig}
+
+
 def _parse(key: str, value: str) -> Any:
     try:
         return json.loads(value)

@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
-from .config import FileConfig, FrameConfig
+from .config import CONFIGS, FileConfig
 from .decode import decode
 from .errors import InvalidImageError
 from .transforms import normalization_table, normalize, resize_and_center_crop
 from .warmup import sample_file, sample_frame
 
-CONFIGS: dict[str, type[FrameConfig]] = {"raw_image": FileConfig, "frame": FrameConfig}
 SAMPLES = {"raw_image": sample_file, "frame": sample_frame}
 
 
