@@ -19,7 +19,9 @@ def preprocess_settings(model: Model) -> Iterator[Finding]:
         try:
             CONFIGS[model.input_names[0]].from_model_config(model.as_json)
         except ValueError as error:
-            yield model.finding("parameters", f"{str(error).removeprefix('config.pbtxt ')}: preprocess refuses to load")
+            name, _, problem = str(error).removeprefix("config.pbtxt ").partition(": ")
+            field = name if name == "parameters" else f"parameters.{name}"
+            yield model.finding(field, f"{problem}: preprocess refuses to load, see python_models/preprocess/config.py")
 
 
 def preprocess_output(model: Model) -> Iterator[Finding]:
