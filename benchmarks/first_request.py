@@ -14,28 +14,38 @@ from pathlib import Path
 import numpy as np
 import tritonclient.grpc
 
-from server.errors import ServerError
 from server.installation import package_folder
 from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
+
+from .onnxruntime_backend import positive
+from .running import run_measurement
 
 REQUESTS = 100
 LAST = 20  # of them: their median stands for the hundredth, which alone is as noisy as any
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.first_request", description=__doc__)
-    parser.add_argument("--model-repository", type=Path, default=ServerOptions().repository, metavar="DIR")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of starts (default: %(default)s)")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
+    return run_measurement(lambda: measure(options.model_repository, options.rounds))
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m benchmarks.first_request",
+        description="Time the first, the second and the hundredth request after a start of the server.",
+        epilog="Exit status: 0 measured, whatever the result; 1 failed; 2 wrong usage.",
+    )
+    result.add_argument("--model-repository", type=Path, default=ServerOptions().repository, metavar="DIR")
+    result.add_argument("--rounds", type=positive, default=5, metavar="N", help="of starts (default: %(default)s)")
+    return result
+
+
+def measure(repository: Path, rounds: int) -> int:
     print("start s  first ms  second ms  hundredth ms  first / hundredth")
-    try:
-        rounds = list(measured(options.model_repository, options.rounds))
-    except ServerError as error:
-        print(error, file=sys.stderr)
-        return 1
-    medians = [statistics.median(column) for column in zip(*rounds, strict=True)]
-    print(f"median of {len(rounds)}:\n{shown(*medians)}")
+    results = list(measured(repository, rounds))
+    medians = (statistics.median(column) for column in zip(*results, strict=True))
+    print(f"median of {rounds}:\n{shown(*medians)}")
     return 0
 
 
