@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from tritonclient.grpc.model_config_pb2 import TYPE_FP16, ModelConfig, ModelInst
 from export.check.graphs import file_sha256, read_graph
 from export.check.linter import find
 from export.variants import CUDA, PLAN, TENSORRT, write_variants
+from server.errors import ServerError
+from server.process import TritonServer
+from tests.running import server_options
 
 NETWORK = "efficientnet_lite0"
 CLASSES, CROP = 1000, 224
@@ -296,6 +300,12 @@ FAULTS: dict[str, Fault] = {
         None,
         "pipeline/config.pbtxt: input 'mask': expected a step that takes it, got none",
     ),
+    "unused_tensor": (
+        "pipeline",
+        lambda c: c.output.pop(),
+        None,
+        "step[2].output_map 'error': expected a step that takes 'error', or an output of the ensemble, got none",
+    ),
     "missing_output": (
         "pipeline",
         lambda c: setattr(c.output[0], "name", "class"),
@@ -342,6 +352,21 @@ def test_a_planted_fault_is_found(repository: Path, fault: str) -> None:
     model, change, variant, message = FAULTS[fault]
     edit(repository, model, change, variant)
     assert message in "\n".join(map(str, find(repository, "24.10")))
+
+
+SILENT = {"cached_ensemble", "ensemble_ragged"}  # Triton takes them, and does something else
+
+
+def test_triton_refuses_the_ensembles_in_which_a_fault_is_found(repository: Path) -> None:
+    """The rules on ensembles are ours: each fault is shown to a real Triton, in an ensemble of its own."""
+    faults = {fault for fault, (model, *_) in FAULTS.items() if model == "pipeline"}
+    for fault in faults:
+        shutil.copytree(repository / "pipeline", repository / fault)
+        edit(repository, fault, FAULTS[fault][1])
+        edit(repository, fault, lambda config, name=fault: setattr(config, "name", name))  # type: ignore[misc]
+    with TritonServer(server_options(repository)) as server, pytest.raises(ServerError) as caught:
+        server.wait_until_ready()
+    assert set(re.findall(r"^model (\w+) cannot be loaded", str(caught.value), re.MULTILINE)) == faults - SILENT
 
 
 # Faults of files

@@ -150,13 +150,23 @@ def unfed_tensors(ensemble: Model, models: Models) -> Iterator[Finding]:
                 )
 
 
-def unused_inputs(ensemble: Model, models: Models) -> Iterator[Finding]:
-    used = {value for step in ensemble.config.ensemble_scheduling.step for value in step.input_map.values()}
+def unused_tensors(ensemble: Model, models: Models) -> Iterator[Finding]:
+    steps = ensemble.config.ensemble_scheduling.step
+    used = {value for step in steps for value in step.input_map.values()}
     for entry in ensemble.config.input:
         if entry.name not in used:
             yield ensemble.finding(
                 f"input '{entry.name}'", "expected a step that takes it, got none: remove it, or wire it to a step"
             )
+    used |= {entry.name for entry in ensemble.config.output}
+    for index, step in enumerate(steps):
+        for key, value in sorted(step.output_map.items()):
+            if value not in used:
+                yield ensemble.finding(
+                    f"ensemble_scheduling.step[{index}].output_map '{key}'",
+                    f"expected a step that takes '{value}', or an output of the ensemble, got none: remove it, a step "
+                    "may keep an output to itself",
+                )
 
 
 def missing_outputs(ensemble: Model, models: Models) -> Iterator[Finding]:

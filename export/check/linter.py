@@ -37,7 +37,7 @@ ENSEMBLE_RULES: tuple[EnsembleRule, ...] = (
     ensembles.unknown_outputs,
     ensembles.missing_inputs,
     ensembles.unfed_tensors,
-    ensembles.unused_inputs,
+    ensembles.unused_tensors,
     ensembles.missing_outputs,
     ensembles.produced_twice,
     ensembles.data_types,
