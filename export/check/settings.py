@@ -31,17 +31,18 @@ def oversubscribed_cores(model: Model) -> Iterator[Finding]:
         threads = SessionSettings.from_model_config(model.as_dict).intra_op_thread_count
     except ConfigError:
         return  # session_settings() reports it
+    most = max(cores // instances, 1)
     if threads == 0 and instances > 1:
         yield model.finding(
             field,
             f"expected a number where there are {instances} instances, got 0, every core for each of them: "
-            f"{max(cores // instances, 1)} suits this machine",
+            f"{most} suits this machine",
         )
-    elif threads * instances > max(cores, threads):
+    elif threads > most:
         yield model.finding(
             field,
-            f"expected at most {max(cores // instances, 1)} for {instances} instances on the {cores} cores of this "
-            f"machine, got {threads}: give fewer threads, or fewer instances",
+            f"expected at most {most} for {instances} instances on the {cores} cores of this machine, got {threads}: "
+            "give fewer threads, or fewer instances",
         )
 
 
