@@ -96,6 +96,12 @@ FAULTS: dict[str, Fault] = {
         None,
         f"{NETWORK}/config.pbtxt: name: expected '{NETWORK}', as its folder's, got 'resnet50': rename one",
     ),
+    "backend": (
+        NETWORK,
+        lambda c: setattr(c, "backend", "onnx"),
+        None,
+        "backend: expected one of dali, fil, onnxruntime, openvino, python, pytorch, tensorflow, tensorrt, got onnx",
+    ),
     "kind_gpu": (
         NETWORK,
         lambda c: setattr(c.instance_group[0], "kind", ModelInstanceGroup.KIND_GPU),
@@ -167,6 +173,12 @@ FAULTS: dict[str, Fault] = {
         lambda c: accelerator(c).parameters.update({"cudnn_conv_algo_search": "HEURISTIC"}),
         CUDA,
         "accelerators.cuda.cudnn_conv_algo_search: expected it in the model's own `parameters`, got it among the",
+    ),
+    "cuda_parameter": (
+        NETWORK,
+        lambda c: set_parameter(c, "cudnn_conv_algo_search", "3"),
+        CUDA,
+        f"configs/{CUDA}.pbtxt: parameters.cudnn_conv_algo_search: expected 0 to 2, got 3: the onnxruntime backend",
     ),
     "profile": (
         NETWORK,
@@ -257,6 +269,18 @@ FAULTS: dict[str, Fault] = {
         lambda c: c.instance_group.add(count=1),
         None,
         "pipeline/config.pbtxt: instance_group: expected none on an ensemble",
+    ),
+    "ensemble_platform": (
+        "pipeline",
+        lambda c: setattr(c, "platform", ""),
+        None,
+        "pipeline/config.pbtxt: platform: expected 'ensemble', got ''",
+    ),
+    "unknown_version": (
+        "pipeline",
+        lambda c: setattr(c.ensemble_scheduling.step[1], "model_version", 3),
+        None,
+        f"step[1].model_version: expected -1, the newest, or one of 1 of {NETWORK}, got 3: write -1",
     ),
     "ensemble_without_steps": (
         "pipeline",
@@ -360,6 +384,7 @@ SILENT = {"cached_ensemble", "ensemble_ragged"}  # Triton takes them, and does s
 def test_triton_refuses_the_ensembles_in_which_a_fault_is_found(repository: Path) -> None:
     """The rules on ensembles are ours: each fault is shown to a real Triton, in an ensemble of its own."""
     faults = {fault for fault, (model, *_) in FAULTS.items() if model == "pipeline"}
+    faults.remove("ensemble_platform")  # refused too, as no ensemble, for which only the message about it is shown
     for fault in faults:
         shutil.copytree(repository / "pipeline", repository / fault)
         edit(repository, fault, FAULTS[fault][1])

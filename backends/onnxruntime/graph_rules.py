@@ -205,6 +205,7 @@ def execution_accelerators(config: Mapping[str, Any], kind: str) -> list[str]:
         raise ConfigError(f"cpu_execution_accelerator: expected none outside NVIDIA's container, got '{entry['name']}'")
     if kind != "GPU":
         return []
+    check_cuda_parameters(config)
     entries = asked.get("gpu_execution_accelerator", [])
     for entry in entries:
         if entry["name"] not in ("tensorrt", "cuda"):
@@ -212,6 +213,15 @@ def execution_accelerators(config: Mapping[str, Any], kind: str) -> list[str]:
         if entry["name"] == "tensorrt":
             check_tensorrt_options(entry.get("parameters", {}))
     return [entry["name"] for entry in entries]
+
+
+def check_cuda_parameters(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError, naming the key, for a number that the official backend does not know."""
+    for key, largest in (("cudnn_conv_algo_search", 2), ("arena_extend_strategy", 1)):
+        if key in config.get("parameters", {}):
+            value = _integer(key, config["parameters"][key]["string_value"])
+            if not 0 <= value <= largest:
+                raise ConfigError(f"parameters: {key}: expected 0 to {largest}, got {value}")
 
 
 def check_tensorrt_options(options: Mapping[str, str]) -> None:

@@ -41,6 +41,11 @@ def instances(model: Model) -> Iterator[Finding]:
         )
 
 
+def platform(model: Model) -> Iterator[Finding]:
+    if model.is_ensemble and model.config.platform != "ensemble":
+        yield model.finding("platform", f"expected 'ensemble', got '{model.config.platform}': change it")
+
+
 def without_steps(model: Model) -> Iterator[Finding]:
     if model.is_ensemble and not model.config.ensemble_scheduling.step:
         yield model.finding("ensemble_scheduling.step", "expected at least one, got none: name the models to run")
@@ -60,7 +65,10 @@ class Step:
 
 @dataclass(frozen=True)
 class End:
-    """One end of a wire: a tensor of the ensemble, or of a step, under its name in the ensemble."""
+    """One end of a wire: a tensor of the ensemble or of a step.
+
+    Its dims are without the batch, which Triton adds for the steps where only the ensemble has none.
+    """
 
     field: str
     owner: str
@@ -83,7 +91,7 @@ def ends(ensemble: Model, models: Models) -> dict[str, list[End]]:
     for kind, entries in (("input", ensemble.config.input), ("output", ensemble.config.output)):
         for entry in entries:
             field = f"{kind} '{entry.name}'"
-            wires[entry.name].append(_end(field, ensemble.name, entry))
+            wires[entry.name].append(_end(field, ensemble, entry))
     for step in known_steps(ensemble, models):
         for kind, wiring, entries in (
             ("input_map", step.step.input_map, step.model.config.input),
@@ -92,12 +100,12 @@ def ends(ensemble: Model, models: Models) -> dict[str, list[End]]:
             for entry in entries:
                 if entry.name in wiring:
                     field = f"{step.field}.{kind} '{entry.name}'"
-                    wires[wiring[entry.name]].append(_end(field, step.model.name, entry))
+                    wires[wiring[entry.name]].append(_end(field, step.model, entry))
     return wires
 
 
-def _end(field: str, owner: str, entry: Any) -> End:
-    return End(field, owner, entry.name, type_name(entry.data_type), tuple(entry.dims))
+def _end(field: str, owner: Model, entry: Any) -> End:
+    return End(field, owner.name, entry.name, type_name(entry.data_type), tuple(entry.dims))
 
 
 def unknown_models(ensemble: Model, models: Models) -> Iterator[Finding]:
@@ -106,6 +114,16 @@ def unknown_models(ensemble: Model, models: Models) -> Iterator[Finding]:
             yield ensemble.finding(
                 f"ensemble_scheduling.step[{index}].model_name",
                 f"expected a model of the repository, got '{step.model_name}': it has {listed(sorted(models))}",
+            )
+
+
+def unknown_versions(ensemble: Model, models: Models) -> Iterator[Finding]:
+    for step in known_steps(ensemble, models):
+        wanted, versions = step.step.model_version, [version.name for version in step.model.versions]
+        if wanted != -1 and str(wanted) not in versions:
+            yield ensemble.finding(
+                f"{step.field}.model_version",
+                f"expected -1, the newest, or one of {listed(versions)} of {step.model.name}, got {wanted}: write -1",
             )
 
 

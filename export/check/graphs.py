@@ -54,14 +54,14 @@ def engine_cache(model: Model) -> Iterator[Finding]:
     """ONNX Runtime names an engine after the graph, not after its weights: a new export would run with the old ones."""
     for accelerator in model.config.optimization.execution_accelerators.gpu_execution_accelerator:
         folder = accelerator.parameters.get("trt_engine_cache_path", "")
-        if accelerator.name != "tensorrt" or not folder:
+        if accelerator.name != "tensorrt" or "trt_engine_cache_enable" not in accelerator.parameters:
             continue
         for path in onnx_files(model):
             if (actual := file_sha256(path)) not in folder:
                 yield model.finding(
                     "optimization.execution_accelerators.tensorrt.trt_engine_cache_path",
-                    f"expected the model's sha256 {actual[:16]}... in it, got {folder}: an engine of other weights "
-                    "would be taken, run `make repository`",
+                    f"expected the model's sha256 {actual[:16]}... in it, got {folder or 'none'}: an engine of other "
+                    "weights would be taken, run `make repository`",
                 )
 
 

@@ -12,6 +12,7 @@ EnsembleRule = Callable[[Model, Mapping[str, Model]], Iterable[Finding]]
 
 # What is found without reading a network. `python -m server` shows it at the start.
 CHEAP_RULES: tuple[ModelRule, ...] = (
+    settings.backend,
     settings.kind_gpu,
     settings.oversubscribed_cores,
     settings.warmup_inputs,
@@ -29,10 +30,12 @@ CHEAP_RULES: tuple[ModelRule, ...] = (
     ensembles.ragged,
     ensembles.warmup,
     ensembles.instances,
+    ensembles.platform,
     ensembles.without_steps,
 )
 ENSEMBLE_RULES: tuple[EnsembleRule, ...] = (
     ensembles.unknown_models,
+    ensembles.unknown_versions,
     ensembles.unknown_inputs,
     ensembles.unknown_outputs,
     ensembles.missing_inputs,

@@ -12,6 +12,8 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 from .finding import Finding
 
 DEFAULT_FILES = {"python": "model.py", "onnxruntime": "model.onnx", "tensorrt": "model.plan"}
+# In the image tritonserver:24.10-py3, apart from those for testing.
+BACKENDS = ("dali", "fil", "onnxruntime", "openvino", "python", "pytorch", "tensorflow", "tensorrt")
 BACKEND_OF_PLATFORM = {"onnxruntime_onnx": "onnxruntime", "tensorrt_plan": "tensorrt"}
 
 
@@ -53,13 +55,8 @@ class Model:
         return [entry.name for entry in self.config.input]
 
     @cached_property
-    def as_json(self) -> str:
-        """The configuration as Triton hands it to a backend, without the defaults that it leaves to the reader."""
-        return str(json_format.MessageToJson(self.config, preserving_proto_field_name=True))
-
-    @cached_property
     def as_dict(self) -> dict[str, Any]:
-        """The configuration as a backend reads it, with defaults."""
+        """The configuration as Triton hands it to a backend: its JSON form, with defaults."""
         result: dict[str, Any] = json_format.MessageToDict(
             self.config, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
         )

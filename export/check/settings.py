@@ -8,7 +8,13 @@ from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
 from .finding import Finding
 from .graph_rules import CUDA_PARAMETERS, PARAMETERS, ConfigError, SessionSettings, execution_accelerators
-from .models import Model, listed, type_name
+from .models import BACKENDS, Model, listed, type_name
+
+
+def backend(model: Model) -> Iterator[Finding]:
+    if not model.is_ensemble and model.backend not in BACKENDS:
+        got = model.backend or model.config.platform or "none"
+        yield model.finding("backend", f"expected one of {listed(BACKENDS)}, got {got}: change it")
 
 
 def kind_gpu(model: Model) -> Iterator[Finding]:

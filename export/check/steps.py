@@ -1,5 +1,6 @@
 """Rules on the Python models `preprocess`, `preprocess_frames` and `postprocess`, told by the names of their inputs."""
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -17,7 +18,7 @@ def is_preprocess(model: Model) -> bool:
 def preprocess_settings(model: Model) -> Iterator[Finding]:
     if is_preprocess(model):
         try:
-            CONFIGS[model.input_names[0]].from_model_config(model.as_json)
+            CONFIGS[model.input_names[0]].from_model_config(json.dumps(model.as_dict))
         except ValueError as error:
             name, _, problem = str(error).removeprefix("config.pbtxt ").partition(": ")
             field = name if name == "parameters" else f"parameters.{name}"
@@ -50,7 +51,7 @@ def preprocess_batching(model: Model) -> Iterator[Finding]:
 
 def postprocess_labels(model: Model) -> Iterator[Finding]:
     logits = next((entry for entry in model.config.input if entry.name == "logits"), None)
-    if model.backend != "python" or logits is None:
+    if model.backend != "python" or logits is None or not logits.dims:
         return
     for version in model.versions:
         try:
