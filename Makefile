@@ -10,7 +10,7 @@ ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(NAME)),model_repository,build/$(NAME)/model_repository)
 
-.PHONY: help demo test fuzz setup export repository serve classify parity bench-backend lint clean debian-packages
+.PHONY: help demo test fuzz setup export repository check serve classify parity bench-backend lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -32,6 +32,9 @@ export: setup ## Write build/RECIPE/model.onnx (RECIPE=resnet50 WEIGHTS=pretrain
 repository: setup ## Fill the version folders of the model repository from the export (NAME=RECIPE or your own)
 	@$(run) export repository --name $(NAME)
 
+check: setup ## Check the model repository offline (RECIPE=resnet50 ARGS="--triton 24.10")
+	@$(run) export check $(serve_repository) $(ARGS)
+
 serve: repository ## Serve until Ctrl-C (ARGS='--http-port 9000' for other ports; python -m server --help)
 	@exec $(run) server --model-repository $(serve_repository) $(ARGS)
 
@@ -47,8 +50,8 @@ bench-backend: setup ## Measure the stand-in onnxruntime backend against ONNX Ru
 lint: ## Check style and types
 	@$(PYTHON) -m server.setup --dev && .venv/bin/ruff check . && .venv/bin/ruff format --check . && $(run) mypy
 
-clean: ## Remove .venv, build/ and the version folders
-	rm -rf .venv build model_repository/*/1 .mypy_cache .ruff_cache .pytest_cache
+clean: ## Remove .venv, build/ and what was written into model_repository/
+	rm -rf .venv build model_repository/*/1 model_repository/*/configs .mypy_cache .ruff_cache .pytest_cache
 
 debian-packages: ## Install the Debian packages that some tests need (as root)
 	apt-get update -qq && apt-get install -y --no-install-recommends curl libb64-0d

@@ -5,6 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
+from .check.linter import find
+from .check.releases import OURS, RELEASES
 from .classifier import ACTIVATIONS, TRACKED, Classifier, check_name, read_manifest
 from .errors import ExportError, UnreachableHostError
 from .recipes import RECIPES, recipes_table
@@ -18,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     for stopping in (signal.SIGTERM, signal.SIGHUP):  # so that unfinished files are removed
         signal.signal(stopping, lambda number, frame: sys.exit(128 + number))
     try:
-        options.run(options)
+        return int(options.run(options) or 0)
     except UnreachableHostError as error:
         print(f"{error} (weights random or from a FILE need no host)", file=sys.stderr)
         return EXIT_UNREACHABLE
@@ -27,7 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    return 0
+
+
+def run_check(options: argparse.Namespace) -> int:
+    findings = find(options.repository, options.triton)
+    for finding in findings:
+        print(finding)
+    print(f"{shown(options.repository)}: {len(findings) or 'nothing'} found, for Triton {options.triton}")
+    return EXIT_FAILED if findings else 0
 
 
 def run_list(options: argparse.Namespace) -> None:
@@ -126,6 +135,10 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
         metavar="DIR",
         help=f"default: model_repository for recipe {TRACKED.name}, else model_repository in the export's folder",
     )
+    checking = commands.add_parser("check", help="find what Triton would refuse or misunderstand in a model repository")
+    checking.set_defaults(run=run_check)
+    checking.add_argument("repository", type=folder, metavar="REPOSITORY", help="folder with one folder a model")
+    checking.add_argument("--triton", choices=RELEASES, default=OURS, help="served with (default: %(default)s)")
     return result, model
 
 
@@ -182,6 +195,12 @@ def add_transform_options(model: argparse.ArgumentParser) -> None:
             metavar=("R", "G", "B"),
             help=f"{what} pixels on the scale of 0 to 1; for a network that takes 0 to 255: 0 and 0.00392156862745098",
         )
+
+
+def folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"expected a folder, got {text}")
+    return Path(text)
 
 
 def seed(text: str) -> int:

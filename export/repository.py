@@ -18,6 +18,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelEnsembling
 from .classifier import TRACKED, Classifier
 from .errors import ExportError
 from .files import writable
+from .variants import plan_name, write_variants
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACKED_REPOSITORY = ROOT / "model_repository"
@@ -37,8 +38,13 @@ def write_repository(classifier: Classifier, exported: Path, repository: Path) -
             )
     else:
         write_configs(classifier, repository)
+    model_sha256 = json.loads((exported / "manifest.json").read_text("utf-8"))["onnx"]["sha256"]
+    plan = repository / classifier.name / VERSION / plan_name(model_sha256)  # took minutes to build: kept
     for model, files in version_files(classifier, exported).items():
-        fill_version_folder(repository / model, files)
+        kept = {plan.name: plan} if model == classifier.name and plan.is_file() else {}
+        fill_version_folder(repository / model, {**files, **kept})
+    with writable(repository / classifier.name):
+        write_variants(repository / classifier.name, model_sha256)
 
 
 def version_files(classifier: Classifier, exported: Path) -> dict[str, dict[str, Path]]:
@@ -112,6 +118,7 @@ def fit_classifier(config: ModelConfig, classifier: Classifier) -> None:
     config.input[0].name, config.output[0].name = classifier.input_name, classifier.output_name
     config.input[0].dims[:] = [3, classifier.transform.crop_size, classifier.transform.crop_size]
     config.output[0].dims[:] = [classifier.classes]
+    fit_warmup(config)
 
 
 def fit_step(step: ModelEnsembling.Step, classifier: Classifier) -> None:
@@ -121,3 +128,13 @@ def fit_step(step: ModelEnsembling.Step, classifier: Classifier) -> None:
         (of_ensemble,) = tensors.values()
         tensors.clear()
         tensors[name] = of_ensemble
+
+
+def fit_warmup(config: ModelConfig) -> None:
+    """Have every sample of `model_warmup` feed the inputs that the config has now, with random numbers."""
+    for sample in config.model_warmup:
+        sample.ClearField("inputs")
+        for entry in config.input:
+            sample.inputs[entry.name].data_type = entry.data_type
+            sample.inputs[entry.name].dims[:] = entry.dims
+            sample.inputs[entry.name].random_data = True

@@ -34,6 +34,7 @@ def serve(options: ServerOptions, tritonserver: Path | None) -> int:
 
     started = time.monotonic()
     with TritonServer(options, tritonserver) as server:
+        show_findings(options)
         server.wait_until_ready()
         print(endpoints(options, time.monotonic() - started), flush=True)
         try:
@@ -42,6 +43,15 @@ def serve(options: ServerOptions, tritonserver: Path | None) -> int:
             return server.stop(signal.SIGINT if stopped.number == signal.SIGINT else signal.SIGTERM)
         print(f"Triton ended by itself, with status {status}", file=sys.stderr)
         return status
+
+
+def show_findings(options: ServerOptions) -> None:
+    """While Triton loads the models, say what it would take and then do something else with."""
+    with signals_blocked():
+        from export.check.linter import find_cheap
+
+        for finding in find_cheap(options.repository, options.variant):
+            print(f"warning: {finding}", file=sys.stderr, flush=True)
 
 
 def endpoints(options: ServerOptions, seconds: float) -> str:

@@ -17,13 +17,15 @@ from pathlib import Path
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from export.check.files import find_unloadable
+from export.check.models import variant_names
+
 from .installation import Installation, python_version
 from .options import ServerOptions, bind_error
 
 MIN_SHARED_MEMORY_BYTES = 128 << 20
 SHARED_MEMORY = Path("/dev/shm")
 STACK_BYTES = 256 << 20  # an HTTP body that arrives in many pieces overflows the usual 8 MB and kills the server
-DEFAULT_MODEL_FILES = {"python": "model.py", "onnxruntime": "model.onnx"}
 
 
 def find_problems(options: ServerOptions, installation: Installation) -> list[str]:
@@ -35,7 +37,7 @@ def find_problems(options: ServerOptions, installation: Installation) -> list[st
         *check_shared_memory(),
         *check_stack(),
         *check_paths(options.repository),
-        *check_repository(options.repository),
+        *check_repository(options.repository, options.variant),
     ]
 
 
@@ -128,7 +130,7 @@ def check_paths(repository: Path) -> list[str]:
     ]
 
 
-def check_repository(repository: Path) -> list[str]:
+def check_repository(repository: Path, variant: str | None) -> list[str]:
     """Every model must have a config.pbtxt that parses, a version folder, and its file in it."""
     if not any(repository.glob("*/config.pbtxt")):
         return [
@@ -140,29 +142,17 @@ def check_repository(repository: Path) -> list[str]:
             f"model repository: expected version folders such as 1/ in {repository}, got none: "
             "run `make export repository`"
         ]
-    return [problem for model in models for problem in check_model(model)]
+    return [*check_variant(repository, variant), *map(str, find_unloadable(repository, variant))]
 
 
-def check_model(folder: Path) -> list[str]:
-    path = folder / "config.pbtxt"
-    if not path.is_file():
-        return [f"{path}: expected a model's configuration, got none: move {folder} out of the repository"]
-    try:
-        config = read_config(path)
-    except (text_format.ParseError, UnicodeDecodeError) as error:
-        return [f"{path}: expected a Triton model configuration, got: {error}"]
-    if config.name and config.name != folder.name:
-        return [f"{path}: expected name '{folder.name}', as its folder's, got '{config.name}'"]
-    versions = [version for version in folder.iterdir() if version.is_dir() and version.name.isdigit()]
-    if not versions:
-        return [f"{folder}: expected a version folder such as 1/, got none: run `make export repository`"]
-    file = config.default_model_filename or DEFAULT_MODEL_FILES.get(config.backend)
-    if file is None:  # an ensemble, or a backend whose files we do not know
+def check_variant(repository: Path, variant: str | None) -> list[str]:
+    """Triton takes config.pbtxt of every model, and says nothing, where no model has a variant of that name."""
+    names = variant_names(repository)
+    if variant is None or variant in names:
         return []
     return [
-        f"{version / file}: expected the model's file, got none: run `make export repository`"
-        for version in versions
-        if not (version / file).exists()
+        f"--model-config-name: expected one of {names} of the folders configs/ in {repository}, got {variant}: "
+        "leave it out to serve each model's config.pbtxt"
     ]
 
 

@@ -1,5 +1,6 @@
 """What a server is started with."""
 
+import argparse
 import contextlib
 import ipaddress
 import socket
@@ -25,6 +26,14 @@ class ServerOptions:
     @property
     def ports(self) -> dict[str, int]:
         return {"http": self.http_port, "grpc": self.grpc_port, "metrics": self.metrics_port}
+
+    @property
+    def variant(self) -> str | None:
+        """The NAME of --model-config-name=NAME: Triton takes configs/NAME.pbtxt of each model that has one."""
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument("--model-config-name", nargs="?")
+        found, _ = parser.parse_known_args(self.triton_arguments)
+        return found.model_config_name or None
 
     @property
     def client_host(self) -> str:

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from benchmarks import onnxruntime_backend
 from benchmarks.onnxruntime_backend import Round
@@ -18,6 +19,15 @@ def test_the_backend_is_measured() -> None:
         numbers = re.search(rf"^{row} +([\d.]+) +([\d.]+) +([\d.]+)$", outcome.stdout, re.MULTILINE)
         assert numbers is not None, outcome.stdout
         assert float(numbers[1]) > 0
+
+
+def test_the_first_request_is_measured(lite0: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.first_request", "--model-repository", str(lite0), "--rounds", "1"]
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert outcome.returncode == 0, outcome.stderr
+    numbers = [float(word) for word in outcome.stdout.splitlines()[-1].split()]
+    assert len(numbers) == 5
+    assert min(numbers) > 0
 
 
 def test_the_ratio_is_that_of_each_round_and_its_median_counts() -> None:

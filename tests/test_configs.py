@@ -7,6 +7,8 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from export.check.linter import find
+from export.check.releases import OURS
 from export.classifier import of_recipe
 from export.recipes import RECIPES
 from export.repository import TRACKED_REPOSITORY, configs_for, read_configs
@@ -40,17 +42,11 @@ def test_another_recipe_brings_its_own_transform_and_names() -> None:
         assert steps == [name.replace("pipeline", "preprocess"), "efficientnet_lite0", "postprocess"]
 
 
-def test_an_ensembles_batch_is_at_most_that_of_each_step() -> None:
-    configs = read_configs(TRACKED_REPOSITORY)
-    for ensemble in ("pipeline", "pipeline_frames"):
-        for step in configs[ensemble].ensemble_scheduling.step:
-            assert configs[ensemble].max_batch_size <= configs[step.model_name].max_batch_size
-
-
 def test_the_tracked_files_load_with_auto_complete_disabled(photos: Path, tmp_path: Path) -> None:
     repository = export_repository(tmp_path, "--weights", "random")
     for path in TRACKED_REPOSITORY.glob("*/config.pbtxt"):
         shutil.copy(path, repository / path.parent.name)
+    assert find(repository, OURS) == []
     with started(repository, "--disable-auto-complete-config") as server:
         answer = ask(server, "grpc", [(photos / "coffee.png").read_bytes()])
     assert b"random weights" in answer["label"][0, 0]

@@ -286,14 +286,37 @@ def test_every_problem_is_reported_at_once(repository: Path) -> None:
     outcome = run(repository)
     assert outcome.returncode == 1
     for expected in (
-        "efficientnet_lite0/1/model.onnx: expected the model's file, got none: run `make export repository`",
-        "preprocess/1/model.py: expected the model's file, got none",
-        "repository/pipeline: expected a version folder such as 1/, got none",
-        "postprocess/config.pbtxt: expected a Triton model configuration, got: ",
-        "preprocess_bak/config.pbtxt: expected name 'preprocess_bak', as its folder's, got 'preprocess_frames'",
-        "notes/config.pbtxt: expected a model's configuration, got none: move ",
+        "efficientnet_lite0/1/model.onnx: file: expected the model's file, got none: run `make export repository`",
+        "preprocess/1/model.py: file: expected the model's file, got none",
+        "repository/pipeline: version: expected a folder such as 1/, got none",
+        "postprocess/config.pbtxt: syntax: expected a Triton model configuration, got: ",
+        "preprocess_bak/config.pbtxt: name: expected 'preprocess_bak', as its folder's, got 'preprocess_frames'",
+        "notes/config.pbtxt: file: expected a model's configuration, got none: move ",
     ):
         assert expected in outcome.stderr
+
+
+def test_what_triton_would_take_and_misunderstand_is_shown(repository: Path) -> None:
+    path = repository / "pipeline" / "config.pbtxt"
+    path.write_text(path.read_text().replace('name: "raw_image"', 'name: "raw_image" allow_ragged_batch: true', 1))
+    outcome = run(repository, "--", "--no-such-option")  # so that Triton ends at once
+    assert f"warning: {path}: input 'raw_image'.allow_ragged_batch: expected none on an ensemble" in outcome.stderr
+
+
+def test_a_variant_that_no_model_has_is_refused(repository: Path) -> None:
+    """Triton would serve config.pbtxt of every model, and not say so."""
+    outcome = run(repository, "--", "--model-config-name=onnxruntime_cudda")
+    assert outcome.returncode == 1
+    assert "--model-config-name: expected one of ['onnxruntime_cuda', 'onnxruntime_tensorrt'," in outcome.stderr
+    assert "got onnxruntime_cudda: leave it out" in outcome.stderr
+
+
+def test_a_plan_that_is_not_built_is_named(repository: Path) -> None:
+    outcome = run(repository, "--", "--model-config-name", "tensorrt_plan")
+    assert outcome.returncode == 1
+    assert re.search(
+        r"/1/[0-9a-f]{16}\.plan: file: expected the model's file, got none: run .*build_plan\.sh", outcome.stderr
+    )
 
 
 def test_a_folder_without_models(tmp_path: Path) -> None:

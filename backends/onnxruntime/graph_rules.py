@@ -30,6 +30,59 @@ TRITON_TYPES = {
 # Parts of a config.pbtxt that the official backend reads and the stand-in does not: refused, never ignored.
 ONLY_IN_THE_CONTAINER = ("sequence_batching", "batch_input", "batch_output", "model_operations")
 
+# The keys of `parameters` that the official backend reads; any other it ignores.
+PARAMETERS = (
+    "intra_op_thread_count",
+    "inter_op_thread_count",
+    "execution_mode",
+    "enable_mem_arena",
+    "enable_mem_pattern",
+    "memory.enable_memory_arena_shrinkage",
+)
+# These too, on a GPU. It takes their defaults where `parameters` has none, whatever the accelerator "cuda" says.
+CUDA_PARAMETERS = ("cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream")
+
+# The keys that the official backend takes for the accelerator "tensorrt" (r24.10, src/onnxruntime.cc, LoadModel).
+TENSORRT_FLAGS = (
+    "int8_use_native_calibration_table",
+    "trt_build_heuristics_enable",
+    "trt_context_memory_sharing_enable",
+    "trt_cuda_graph_enable",
+    "trt_detailed_build_log",
+    "trt_dla_enable",
+    "trt_dump_ep_context_model",
+    "trt_dump_subgraphs",
+    "trt_engine_cache_enable",
+    "trt_force_sequential_engine_build",
+    "trt_force_timing_cache",
+    "trt_layer_norm_fp32_fallback",
+    "trt_sparsity_enable",
+    "trt_timing_cache_enable",
+)
+TENSORRT_NUMBERS = (
+    "max_workspace_size_bytes",
+    "trt_auxiliary_streams",
+    "trt_builder_optimization_level",
+    "trt_dla_core",
+    "trt_ep_context_embed_mode",
+    "trt_max_partition_iterations",
+    "trt_min_subgraph_size",
+)
+TENSORRT_TEXTS = (
+    "int8_calibration_table_name",
+    "precision_mode",
+    "trt_engine_cache_path",
+    "trt_engine_cache_prefix",
+    "trt_ep_context_file_path",
+    "trt_extra_plugin_lib_paths",
+    "trt_profile_max_shapes",
+    "trt_profile_min_shapes",
+    "trt_profile_opt_shapes",
+    "trt_tactic_sources",
+    "trt_timing_cache_path",
+)
+PRECISIONS = ("FP32", "FP16", "BF16", "INT8")
+
 Value = TypeVar("Value")
 
 
@@ -152,11 +205,36 @@ def execution_accelerators(config: Mapping[str, Any], kind: str) -> list[str]:
         raise ConfigError(f"cpu_execution_accelerator: expected none outside NVIDIA's container, got '{entry['name']}'")
     if kind != "GPU":
         return []
-    names = [entry["name"] for entry in asked.get("gpu_execution_accelerator", [])]
-    for name in names:
-        if name not in ("tensorrt", "cuda"):
-            raise ConfigError(f"gpu_execution_accelerator: expected tensorrt or cuda, got '{name}'")
-    return names
+    check_cuda_parameters(config)
+    entries = asked.get("gpu_execution_accelerator", [])
+    for entry in entries:
+        if entry["name"] not in ("tensorrt", "cuda"):
+            raise ConfigError(f"gpu_execution_accelerator: expected tensorrt or cuda, got '{entry['name']}'")
+        if entry["name"] == "tensorrt":
+            check_tensorrt_options(entry.get("parameters", {}))
+    return [entry["name"] for entry in entries]
+
+
+def check_cuda_parameters(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError, naming the key, for a number that the official backend does not know."""
+    for key, largest in (("cudnn_conv_algo_search", 2), ("arena_extend_strategy", 1)):
+        if key in config.get("parameters", {}):
+            value = _integer(key, config["parameters"][key]["string_value"])
+            if not 0 <= value <= largest:
+                raise ConfigError(f"parameters: {key}: expected 0 to {largest}, got {value}")
+
+
+def check_tensorrt_options(options: Mapping[str, str]) -> None:
+    """Raise ConfigError, naming the key, unless the official backend takes these options of "tensorrt"."""
+    for key, value in options.items():
+        if key in TENSORRT_FLAGS:
+            _boolean(key, value)
+        elif key in TENSORRT_NUMBERS:
+            _integer(key, value)
+        elif key not in TENSORRT_TEXTS:
+            raise ConfigError(f"gpu_execution_accelerator: tensorrt: expected an option that it has, got '{key}'")
+        elif key == "precision_mode" and value not in PRECISIONS:
+            raise ConfigError(f"gpu_execution_accelerator: precision_mode: expected one of {PRECISIONS}, got '{value}'")
 
 
 def _integer(key: str, value: str) -> int:

@@ -1,5 +1,6 @@
 """Triton glue for `postprocess`: requests in, responses out. The arithmetic is in ranking.py."""
 
+import asyncio  # noqa: F401  # the stub imports it in the first execute(), which takes 20 ms (python_backend, pb_stub.cc)
 import json
 import traceback
 from pathlib import Path

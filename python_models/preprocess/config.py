@@ -79,6 +79,10 @@ class FileConfig(FrameConfig):
         )
 
 
+# The one input of a model -> its settings: files are decoded, frames are not.
+CONFIGS: dict[str, type[FrameConfig]] = {"raw_image": FileConfig, "frame": FrameConfig}
+
+
 def _is_number(value: object) -> bool:
     return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
 
