@@ -22,7 +22,7 @@ def memory_bytes(field: str) -> int:
 def main() -> None:
     path, limits = (
         sys.argv[1],
-        Limits(max_image_bytes=1 << 30, max_image_pixels=int(sys.argv[2]), max_image_frames=1000, max_jpeg_scans=20),
+        Limits(max_image_bytes=1 << 27, max_image_pixels=int(sys.argv[2]), max_image_frames=1000, max_jpeg_scans=20),
     )
     for format in ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "BMP", "AVIF", "PPM"):  # loads the libraries
         small = io.BytesIO()

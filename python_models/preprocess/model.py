@@ -24,8 +24,10 @@ SAMPLES = {"raw_image": sample_file, "frame": sample_frame}
 
 class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
-        self.input_name = input_name(json.loads(args["model_config"]))
+        model_config = json.loads(args["model_config"])
+        self.input_name = input_name(model_config)
         self.config = CONFIGS[self.input_name].from_model_config(args["model_config"])
+        check_output(model_config, self.config.crop_size)
         self.table = normalization_table(self.config.mean, self.config.std)
         self._preprocess(SAMPLES[self.input_name]())  # warm-up; an image that the limits refuse warms up less
 
@@ -74,6 +76,12 @@ def input_name(config: dict[str, Any]) -> str:
     if len(names) != 1 or names[0] not in CONFIGS:
         raise ValueError(f"config.pbtxt input: expected one, raw_image or frame, got {names}")
     return str(names[0])
+
+
+def check_output(config: dict[str, Any], crop_size: int) -> None:
+    dims = [int(size) for size in config["output"][0]["dims"]]
+    if dims != [3, crop_size, crop_size]:  # else each request would fail
+        raise ValueError(f"config.pbtxt output: expected dims [3, {crop_size}, {crop_size}] by crop_size, got {dims}")
 
 
 def check_frame(frame: npt.NDArray[np.uint8], max_image_pixels: int) -> None:

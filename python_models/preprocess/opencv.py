@@ -3,5 +3,5 @@
 import os
 
 os.environ.setdefault("OPENCV_FOR_THREADS_NUM", "1")  # Triton runs several stubs: one thread each, or they thrash
-os.environ.setdefault("OPENCV_LOG_LEVEL", "FATAL")  # a caller's damaged file is answered, not also logged
+os.environ.setdefault("OPENCV_LOG_LEVEL", "FATAL")  # libjpeg and libpng warn on stderr all the same
 import cv2 as cv2

@@ -28,16 +28,16 @@ def resize_and_center_crop(
     height, width = image.shape[:2]
     shorter = min(height, width)
     new_height, new_width = resize_size * height // shorter, resize_size * width // shorter
-    support, filter = FILTER_SUPPORT[interpolation], RESAMPLING[interpolation]
+    support, resampling = FILTER_SUPPORT[interpolation], RESAMPLING[interpolation]
     rows, columns = span(height, new_height, crop_size, support), span(width, new_width, crop_size, support)
 
     def resize_columns(picture: Image.Image) -> Image.Image:
         box = (columns.start, 0, columns.end, picture.height)
-        return picture.resize((columns.size, picture.height), filter, box)
+        return picture.resize((columns.size, picture.height), resampling, box)
 
     def resize_rows(picture: Image.Image) -> Image.Image:
         box = (0, rows.start, picture.width, rows.end)
-        return picture.resize((picture.width, rows.size), filter, box)
+        return picture.resize((picture.width, rows.size), resampling, box)
 
     part = Image.fromarray(np.ascontiguousarray(image[rows.first : rows.last, columns.first : columns.last]))
     # The two passes apart: each rounds to 8 bits, so their order shows, and Pillow decides it by the whole image.

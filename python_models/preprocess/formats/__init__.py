@@ -40,9 +40,9 @@ def read_header(data: bytes) -> Header:
         return gif.read(data)
     if data.startswith(tiff.SIGNATURES):
         return tiff.read(data)
-    if data.startswith(pnm.SIGNATURES):
+    if pnm.START.match(data):
         return pnm.read(data)
-    if data.startswith(bmp.SIGNATURE):
+    if bmp.is_bmp(data):
         return bmp.read(data)
     if data[4:8] == b"ftyp":
         return avif.read(data)

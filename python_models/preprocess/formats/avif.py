@@ -16,7 +16,7 @@ from .codecs import by_pillow
 from .header import Header, corrupt, truncated, unsupported
 
 MAX_BOXES = 1000
-MAX_ITEMS = 256  # and pieces of items; a photograph of 50 megapixels has 60
+MAX_ITEMS = 256  # and pieces of items; a photograph made of 50 tiles has 60
 MAX_TABLE_BYTES = 1 << 14  # of a box that lists items: libavif searches all of them for each of its entries
 MAX_UNITS = 1000  # of AV1, in one item
 TABLES = (b"iinf", b"iloc", b"iref")
@@ -47,7 +47,10 @@ def read(data: bytes) -> Header:
     _, brands_start, brands_end = boxes[0]
     brands = data[brands_start : min(brands_end, brands_start + MAX_TABLE_BYTES)]
     if b"avif" not in (brands[at : at + 4] for at in range(0, len(brands), 4)):
-        raise unsupported("HEIF", "the brand avif: a still picture in AV1", f"{brands[:4].decode('latin-1')!r}")
+        raise InvalidImageError(
+            "unsupported",
+            f"expected a file of the brand avif, got {brands[:4].decode('latin-1')!r}: HEIC, a video or another",
+        )
     places = {name: (start, end) for name, start, end in boxes}
     if b"meta" not in places:
         raise unsupported("AVIF", "a still picture, in a box `meta`", "none")

@@ -17,6 +17,8 @@ logging.getLogger("PIL").setLevel(logging.CRITICAL)  # a caller's damaged file i
 warnings.filterwarnings("ignore", module="PIL")
 Image.MAX_IMAGE_PIXELS = None  # the limit is this project's own, applied to the header
 
+# What Pillow reads, and only the writer of the file knows how to show.
+UNKNOWN_RANGES = {"I": "signed or 32-bit integers", "F": "floating-point numbers", "LAB": "Lab colours"}
 BAND = 256  # rows
 
 
@@ -39,10 +41,8 @@ def by_pillow(header: Header) -> npt.NDArray[np.uint8]:
     try:
         with Image.open(io.BytesIO(header.data), formats=[header.format]) as image:
             image.load()
-            if image.mode in ("I", "F", "LAB"):
-                raise unsupported(
-                    header.format, "8 or 16 bits a sample, of gray or of a colour on a screen", image.mode
-                )
+            if image.mode in UNKNOWN_RANGES:
+                raise unsupported(header.format, "gray, RGB or CMYK of up to 16 bits", UNKNOWN_RANGES[image.mode])
             return _to_array(image, header.sample_bits)
     except (InvalidImageError, MemoryError):
         raise

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import InvalidImageError
 from .header import Header, corrupt, truncated
 
-SIGNATURES = tuple(b"P%d" % kind for kind in range(1, 7))
+START = re.compile(rb"P[1-6](?:\s+[#\d]|#)")
 SPACE = rb"(?:\s|#[^\n\r]*[\n\r])+"
 FIELD = SPACE + rb"(\d{1,10})"
+UNFINISHED = re.compile(rb"P\d(?:[\s\d]|#[^\n\r]*)*")
 MAX_HEADER_BYTES = 1 << 16  # comments included
-ASCII_COST = 4  # times a binary sample's: each is parsed as a number of four bytes, from a text that is copied
+ASCII_COST = 7  # times a binary sample's: each is parsed as a number of eight bytes, from a text that is copied
 MAX_COMMENTS = 1000  # among the samples
 WHITE_SPACE = b" \t\n\r\v\f"
 
@@ -27,6 +29,8 @@ def read(data: bytes) -> Header:
     bits = kind in (1, 4)  # a bitmap has no maximum
     found = re.match(rb"P\d" + FIELD * (2 if bits else 3) + rb"\s", data[:MAX_HEADER_BYTES])
     if found is None:
+        if UNFINISHED.fullmatch(data.rstrip(b"\0")[:MAX_HEADER_BYTES]):
+            raise truncated("PNM", "the end of its header", data.rstrip(b"\0"))
         raise corrupt("PNM", "numbers of ASCII digits after its P1 to P6", f"{data[:32]!r}")
     width, height, maximum = (int(field) for field in (*found.groups(), b"1")[:3])
     if not 1 <= maximum <= 65535:
@@ -34,7 +38,7 @@ def read(data: bytes) -> Header:
     channels = 3 if kind in (3, 6) else 1
     start = found.end()
 
-    def decode(header: Header) -> npt.NDArray[np.uint8]:
+    def decode_ascii(header: Header) -> npt.NDArray[np.uint8]:
         samples = _ascii_samples(header.data[start:], kind, header.height * header.width * channels)
         if not 0 <= samples.min() <= samples.max() <= maximum:
             raise corrupt("PNM", f"samples from 0 to {maximum}", f"{samples.min()} to {samples.max()}")
@@ -48,7 +52,9 @@ def read(data: bytes) -> Header:
         return _to_rgb(raw.reshape(header.height, header.width, channels), maximum)
 
     if kind <= 3:
-        return Header(format="PNM", width=width, height=height, cost=ASCII_COST, data=data.rstrip(b"\0"), decode=decode)
+        return Header(
+            format="PNM", width=width, height=height, cost=ASCII_COST, data=data.rstrip(b"\0"), decode=decode_ascii
+        )
     row_bytes = (width + 7) // 8 if bits else width * channels * (1 if maximum < 256 else 2)
     end = start + row_bytes * height
     if end > len(data):
@@ -68,15 +74,15 @@ def _ascii_samples(text: bytes, kind: int, count: int) -> npt.NDArray[Any]:
     else:
         samples = _ascii_numbers(text)[:count]
     if len(samples) < count:
-        raise truncated("PNM", f"its {count} samples", text)
+        raise InvalidImageError("truncated", f"expected a PNM file of {count} samples, got {len(samples)}")
     return samples
 
 
-def _ascii_numbers(text: bytes) -> npt.NDArray[np.int32]:
+def _ascii_numbers(text: bytes) -> npt.NDArray[np.int64]:
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # how numpy says that it met something else
         try:
-            numbers: npt.NDArray[np.int32] = np.fromstring(text.decode("ascii"), np.int32, sep=" ")
+            numbers: npt.NDArray[np.int64] = np.fromstring(text.decode("ascii"), np.int64, sep=" ")
         except (DeprecationWarning, ValueError) as error:
             raise corrupt("PNM", "numbers of ASCII digits", "something else among its samples") from error
     return numbers

@@ -58,7 +58,8 @@ OTHER_TAGS = {tag: 1 for tag in Tag if tag not in {*STRIP_TAGS, *TILE_TAGS, Tag.
 }
 INTEGERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
 TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
-UNCOMPRESSED, PACKBITS = 1, 32773
+UNCOMPRESSED, JPEG, PACKBITS = 1, 7, 32773
+JPEG_SCAN = b"\xff\xda"
 # CCITT, LZW, JPEG, Deflate. Not LZMA, Zstandard and WebP, which may take any memory, nor JPEG of before 1995.
 COMPRESSIONS = {UNCOMPRESSED, 2, 3, 4, 5, 7, 8, 32946, PACKBITS}
 CCITT = {2, 3, 4}
@@ -127,12 +128,15 @@ def read(data: bytes) -> Header:
         raise unsupported("TIFF", "8 bits a sample in uncompressed planes", f"{sample_bits} bits")  # Pillow takes bytes
     _check_pixels_end(directory, compression)
     width, height = directory.integer(Tag.WIDTH), directory.integer(Tag.HEIGHT)
+    strips = len(directory.integers(Tag.TILES if Tag.TILES in directory.entries else Tag.STRIPS, MAX_STRIPS))
     return Header(
         format="TIFF",
         width=width,
         height=height,
         orientation=_orientation(directory),
         sample_bits=max(sample_bits, 8),
+        scans=data.count(JPEG_SCAN) if compression == JPEG else 1,
+        coded_pixels=width * height // strips,  # a scan goes over one of them
         cost=_bytes_per_pixel(directory, compression, sample_bits, width, height) / BUDGET_BYTES_PER_PIXEL,
         data=_with_directory(directory, set(kept)),
         decode=by_pillow,
@@ -191,12 +195,12 @@ def _check_pixels_end(directory: Directory, compression: int) -> None:
     if sizes_tag not in directory.entries and len(starts) == 1:  # rare, and allowed: it ends with the file
         return
     sizes, data = directory.integers(sizes_tag, MAX_STRIPS), directory.data
-    if sum(sizes) > len(data):
-        raise corrupt("TIFF", f"strips or tiles of at most its own {len(data)} bytes", f"{sum(sizes)} bytes of them")
     end = max(start + size for start, size in zip(starts, sizes, strict=False))
     zeros = MAX_STRIP_END_ZEROS.get(compression, 3)
     if end > (len(data) if zeros is None else min(len(data), len(data.rstrip(b"\0")) + zeros)):
         raise truncated("TIFF", f"the end of its last strip or tile at byte {end}", data)
+    if sum(sizes) > len(data):
+        raise corrupt("TIFF", f"strips or tiles of at most its own {len(data)} bytes", f"{sum(sizes)} bytes of them")
 
 
 def _bytes_per_pixel(directory: Directory, compression: int, sample_bits: int, width: int, height: int) -> float:

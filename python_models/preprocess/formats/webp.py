@@ -13,6 +13,7 @@ from .codecs import by_opencv
 from .header import BUDGET_BYTES_PER_PIXEL, Header, corrupt, truncated
 
 SIGNATURE = b"RIFF"
+PICTURES = (b"VP8 ", b"VP8L")  # lossy, lossless
 MAX_CHUNKS = 100_000
 # A file that was cut and then padded with zeros still decodes: to a picture whose lower part is flat. So does a whole
 # one of which the lower part is flat, and its data too ends in zeros. They differ in what the decoder reads: of a whole
@@ -32,22 +33,9 @@ def read(data: bytes) -> Header:
     (length,) = struct.unpack_from("<I", data, 4)
     if 8 + length > len(data):
         raise truncated("WebP", f"its end at byte {8 + length}", data)
-    picture, canvas, place, frames = None, None, None, 0
-    metadata: dict[bytes, bytes] = {}
-    for name, content in _chunks(data[: 8 + length], 12):
-        if name == b"VP8X" and len(content) >= 10:
-            canvas = (_uint24(content, 4) + 1, _uint24(content, 7) + 1)
-        elif name == b"ANMF" and len(content) >= 16:
-            frames += 1
-            if frames == 1:
-                place = (2 * _uint24(content, 0), 2 * _uint24(content, 3))
-                picture = next((chunk for chunk in _chunks(content, 16) if chunk[0] in (b"VP8 ", b"VP8L")), None)
-        elif name in (b"VP8 ", b"VP8L") and picture is None:
-            picture, frames = (name, content), 1
-        elif name in (b"EXIF", b"XMP "):
-            metadata.setdefault(name, content)
-            if name == b"XMP " and _end_zeros(content) > MAX_END_ZEROS:  # a text
-                raise truncated("WebP", "the end of its XMP", content.rstrip(b"\0"))
+    chunks = list(_chunks(data[: 8 + length], 12))
+    frames = [content for name, content in chunks if name == b"ANMF"]
+    picture = next((chunk for chunk in (_chunks(frames[0], 16) if frames else chunks) if chunk[0] in PICTURES), None)
     if picture is None:
         raise corrupt("WebP", "a picture", "none")
     width, height = _picture_size(*picture)
@@ -55,24 +43,22 @@ def read(data: bytes) -> Header:
         format="WEBP",
         width=width,
         height=height,
-        orientation=read_orientation(metadata.get(b"EXIF", b""), metadata.get(b"XMP ", b"")),
-        frames=frames,
+        orientation=_orientation(chunks),
+        frames=max(len(frames), 1),
         cost=LOSSLESS_BYTES_PER_PIXEL / BUDGET_BYTES_PER_PIXEL if picture[0] == b"VP8L" else 1,
         data=_riff(*picture),
         decode=by_opencv,
     )
-    zeros = _end_zeros(picture[1])
-    if zeros > MAX_END_ZEROS:
-        if picture[0] == b"VP8 " and len(picture[1]) - zeros < _first_partition_end(picture[1]) - MAX_END_ZEROS:
-            raise truncated("WebP", "the end of its picture", picture[1].rstrip(b"\0"))
-        header = replace(header, cost=COST_OF_CHECKING_ZEROS * header.cost, decode=_decode_if_read_to_the_end)
-    if place is not None and canvas is not None:
-        left, top = place
-        if left + width > canvas[0] or top + height > canvas[1]:
-            raise corrupt("WebP", f"a first picture within {canvas[0]} x {canvas[1]}", f"{width} x {height} at {place}")
-        if canvas != (width, height):
-            return _on_canvas(header, *canvas, left, top)
-    return header
+    header = _with_zeros_checked(header, *picture)
+    return _on_canvas(header, chunks, frames[0]) if frames else header
+
+
+def _orientation(chunks: list[tuple[bytes, bytes]]) -> int:
+    exif = next((content for name, content in chunks if name == b"EXIF"), b"")
+    xmp = next((content for name, content in chunks if name == b"XMP "), b"")
+    if _end_zeros(xmp) > MAX_END_ZEROS:  # a text
+        raise truncated("WebP", "the end of its XMP", xmp.rstrip(b"\0"))
+    return read_orientation(exif, xmp)
 
 
 def _chunks(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
@@ -111,6 +97,16 @@ def _riff(name: bytes, content: bytes) -> bytes:
     return struct.pack("<4sI4s", SIGNATURE, 4 + len(chunk), b"WEBP") + chunk
 
 
+def _with_zeros_checked(header: Header, name: bytes, content: bytes) -> Header:
+    """Where the picture's data ends in zeros, have the decoder find out whether they are data."""
+    zeros = _end_zeros(content)
+    if zeros <= MAX_END_ZEROS:
+        return header
+    if name == b"VP8 " and len(content) - zeros < _first_partition_end(content) - MAX_END_ZEROS:
+        raise truncated("WebP", "the end of its picture", content.rstrip(b"\0"))
+    return replace(header, cost=COST_OF_CHECKING_ZEROS * header.cost, decode=_decode_if_read_to_the_end)
+
+
 def _decode_if_read_to_the_end(header: Header) -> npt.NDArray[np.uint8]:
     name, content = next(_chunks(header.data, 12))
     try:
@@ -128,8 +124,21 @@ def _end_zeros(content: bytes) -> int:
     return len(content) - len(content.rstrip(b"\0"))
 
 
-def _on_canvas(picture: Header, width: int, height: int, left: int, top: int) -> Header:
+def _on_canvas(picture: Header, chunks: list[tuple[bytes, bytes]], frame: bytes) -> Header:
     """Put a picture that covers a part of its animation's canvas onto black, as Pillow does."""
+    extended = next((content for name, content in chunks if name == b"VP8X" and len(content) >= 10), None)
+    if extended is None or len(frame) < 16:
+        raise corrupt("WebP", "a canvas for its animation", "none")
+    width, height = _uint24(extended, 4) + 1, _uint24(extended, 7) + 1
+    left, top = 2 * _uint24(frame, 0), 2 * _uint24(frame, 3)
+    if left + picture.width > width or top + picture.height > height:
+        raise corrupt(
+            "WebP",
+            f"a first picture within {width} x {height}",
+            f"one of {picture.width} x {picture.height} at {left}, {top}",
+        )
+    if (width, height) == (picture.width, picture.height):
+        return picture
 
     def decode(header: Header) -> npt.NDArray[np.uint8]:
         canvas = np.zeros((height, width, 3), np.uint8)
