@@ -5,6 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
+from .conversion import MIN_AGREEMENT, PRECISIONS, Conversion
 from .errors import ExportError, UnreachableHostError
 from .recipes import RECIPES
 from .repository import ROOT, TRACKED_RECIPE, TRACKED_REPOSITORY, write_repository
@@ -24,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
             from .artifacts import export_model  # torch takes seconds to import: only where it is needed
 
             print(f"exporting {recipe.name} with weights: {options.weights}", flush=True)
-            manifest = export_model(recipe, options.weights, options.seed, exported)
+            manifest = export_model(recipe, options.weights, options.seed, exported, conversion_of(options))
             print(
                 f"wrote {shown(exported)}: model.onnx ({(exported / 'model.onnx').stat().st_size / 1e6:.1f} MB, opset "
                 f"{manifest['onnx']['opset']}), labels.txt, manifest.json; largest difference from torch at batches "
@@ -66,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
         help="pretrained, random, or a .pth, .pth.xz or .safetensors file",
     )
     model.add_argument("--seed", type=seed, default=0, help="of random weights (default: %(default)s)")
+    add_conversion_options(model)
     model.add_argument("--repository", type=Path, metavar="DIR", help="also write a complete model repository there")
     repository = commands.add_parser(
         "repository", parents=[common], help="write a model repository from the files of an earlier export"
@@ -77,6 +79,41 @@ def parser() -> argparse.ArgumentParser:
         help="default: model_repository for recipe resnet50, else build/RECIPE/model_repository",
     )
     return result
+
+
+def add_conversion_options(model: argparse.ArgumentParser) -> None:
+    model.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default: %(default)s")
+    model.add_argument(
+        "--calibration", type=Path, metavar="FOLDER", help="of images, for int8: half calibrate, half are judged"
+    )
+    model.add_argument(
+        "--min-agreement",
+        type=share,
+        default=MIN_AGREEMENT,
+        metavar="SHARE",
+        help="of the judged images with fp32's top-1, below which int8 is not written (default: %(default)s)",
+    )
+    model.add_argument(
+        "--normalize-in-graph",
+        action="store_true",
+        help="begin the graph with the normalization: `preprocess` then hands over 8-bit pixels",
+    )
+
+
+def conversion_of(options: argparse.Namespace) -> Conversion:
+    return Conversion(
+        precision=options.precision,
+        calibration=options.calibration,
+        min_agreement=options.min_agreement,
+        normalize_in_graph=options.normalize_in_graph,
+    )
+
+
+def share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, got {text}")
+    return value
 
 
 def seed(text: str) -> int:

@@ -10,24 +10,27 @@ import onnx
 import onnxruntime
 import torch
 
+from .conversion import Conversion
 from .files import EXPORTED_FILES, writable
 from .labels import imagenet_labels, random_labels
+from .precision import convert
 from .pretrained import sha256
 from .recipes import Recipe
 from .to_onnx import CHECKED_BATCHES, measure_difference, write_onnx
 from .weights import LoadedNetwork, load_network
 
 
-def export_model(recipe: Recipe, weights: str, seed: int, folder: Path) -> dict[str, Any]:
+def export_model(recipe: Recipe, weights: str, seed: int, folder: Path, conversion: Conversion) -> dict[str, Any]:
     """Export into `folder`, all three files or none, and return the manifest."""
     network = load_network(recipe, weights, seed)
     with writable(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as name:
         new = Path(name)
         write_onnx(network.module, recipe.transform.crop_size, new / "model.onnx")
         difference = measure_difference(network.module, recipe.transform.crop_size, new / "model.onnx")
+        converted = convert(new / "model.onnx", recipe.transform, conversion)
         labels = random_labels(recipe.classes) if network.is_random else imagenet_labels()
         (new / "labels.txt").write_text("".join(f"{label}\n" for label in labels), "utf-8")
-        manifest = describe(recipe, network, new / "model.onnx", difference)
+        manifest = describe(recipe, network, new / "model.onnx", difference) | {"conversion": converted}
         (new / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
         for file in EXPORTED_FILES:
             (new / file).replace(folder / file)

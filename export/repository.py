@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import text_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
 from .errors import ExportError
 from .files import EXPORTED_FILES, writable
@@ -30,20 +31,26 @@ def write_repository(recipe: Recipe, exported: Path, repository: Path) -> None:
 
     Raises ExportError where those files are missing or another recipe's, or `repository` cannot be written.
     """
-    check_export(recipe, exported)
+    manifest = check_export(recipe, exported)
     if repository.resolve() == TRACKED_REPOSITORY:
+        if takes_pixels(manifest):
+            raise ExportError(
+                f"--repository: expected another folder for a graph that normalizes, got {repository}, which is "
+                "tracked and whose preprocess normalizes"
+            )
         if recipe.name != TRACKED_RECIPE:
             raise ExportError(
                 f"--repository: expected another folder for recipe {recipe.name}, got {repository}, which is that of "
                 f"recipe {TRACKED_RECIPE} and tracked"
             )
     else:
-        write_configs(recipe, repository)
+        write_configs(recipe, repository, takes_pixels(manifest))
     for model, files in version_files(recipe, exported).items():
         fill_version_folder(repository / model, files)
 
 
-def check_export(recipe: Recipe, exported: Path) -> None:
+def check_export(recipe: Recipe, exported: Path) -> dict[str, Any]:
+    """Return the manifest; raise ExportError where files are missing or another recipe's."""
     missing = [name for name in EXPORTED_FILES if not (exported / name).is_file()]
     if missing:
         raise ExportError(
@@ -51,11 +58,18 @@ def check_export(recipe: Recipe, exported: Path) -> None:
             f"run `make export RECIPE={recipe.name}`"
         )
     try:
-        exported_recipe = json.loads((exported / "manifest.json").read_text("utf-8"))["recipe"]
+        manifest: dict[str, Any] = json.loads((exported / "manifest.json").read_text("utf-8"))
+        exported_recipe = manifest["recipe"]
     except (ValueError, KeyError, TypeError) as error:
         raise ExportError(f"{exported / 'manifest.json'}: expected the manifest of an export, got another") from error
     if exported_recipe != recipe.name:
         raise ExportError(f"{exported}: expected an export of {recipe.name}, got one of {exported_recipe}")
+    return manifest
+
+
+def takes_pixels(manifest: Mapping[str, Any]) -> bool:
+    """Whether the graph begins with the normalization, `--normalize-in-graph`."""
+    return bool(manifest["onnx"]["input"]["data_type"] == "UINT8")
 
 
 def version_files(recipe: Recipe, exported: Path) -> dict[str, dict[str, Path]]:
@@ -88,9 +102,12 @@ def fill_version_folder(model: Path, files: Mapping[str, Path]) -> None:
         new.rename(model / VERSION)
 
 
-def write_configs(recipe: Recipe, repository: Path) -> None:
-    """Write every config.pbtxt of `recipe` into `repository`."""
-    for config in configs_for(recipe, read_configs(TRACKED_REPOSITORY)).values():
+def write_configs(recipe: Recipe, repository: Path, pixels: bool) -> None:
+    """Write every config.pbtxt of `recipe` into `repository`; `pixels` where its graph normalizes."""
+    configs = configs_for(recipe, read_configs(TRACKED_REPOSITORY))
+    if pixels:
+        hand_over_pixels(configs, recipe.name)
+    for config in configs.values():
         folder = repository / config.name
         with writable(folder):
             (folder / "config.pbtxt").write_text(text_format.MessageToString(config), "utf-8")
@@ -124,3 +141,16 @@ def configs_for(recipe: Recipe, pattern: Mapping[str, ModelConfig]) -> dict[str,
     for name in ("pipeline", "pipeline_frames"):
         configs[name].ensemble_scheduling.step[1].model_name = recipe.name
     return configs
+
+
+def hand_over_pixels(configs: Mapping[str, ModelConfig], classifier: str) -> None:
+    """Have preprocess hand over `pixels`, uint8, in place of `normalized`, float32, to a graph that normalizes."""
+    pixels, uint8 = "pixels", DataType.Value("TYPE_UINT8")
+    configs[classifier].input[0].data_type = uint8
+    for name in ("preprocess", "preprocess_frames"):
+        configs[name].output[0].name, configs[name].output[0].data_type = pixels, uint8
+    for name in ("pipeline", "pipeline_frames"):
+        first, second, _ = configs[name].ensemble_scheduling.step
+        del first.output_map["normalized"]
+        first.output_map[pixels] = pixels
+        second.input_map[configs[classifier].input[0].name] = pixels
