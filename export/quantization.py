@@ -33,7 +33,6 @@ from .rounding import attributes_of, is_rounded_together, patches_of, round_toge
 QUANTIZED_OPERATORS = sorted({*QDQRegistry, *QLinearOpsRegistry})
 MIN_OPSET = 13  # the first with a scale for each channel
 STEPS = 255  # between the lowest and the highest of 256 levels
-SAMPLED_VALUES = 1 << 18  # of each activation, over all images
 BINS = 2048
 SHARES = np.arange(1.0, 0.2, -0.02)  # of the widest range, that are tried
 
@@ -48,14 +47,18 @@ class Observed:
 
     lowest: float = 0.0  # zero belongs to the range: padding is zero
     highest: float = 0.0
-    sample: list[Floats] = field(default_factory=list)
     means: list[Doubles] = field(default_factory=list)  # of the channels, image by image
+    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
 
-    def add(self, value: Floats, most: int) -> None:
-        """Take one image's activation, and at most `most` of its values, evenly spaced, to the sample."""
+    def add(self, value: Floats) -> None:
+        """Take one image's activation to the range and the means."""
         self.lowest, self.highest = min(self.lowest, float(value.min())), max(self.highest, float(value.max()))
-        self.sample.append(value.ravel()[:: -(-value.size // most)].copy())
         self.means.append(value.mean(axis=(0, *range(2, value.ndim)), dtype=np.float64))
+
+    def count(self, value: Floats) -> None:
+        """Take one image's activation to the histogram, when the range is known."""
+        if self.lowest < self.highest:
+            self.counts += np.histogram(value, BINS, (self.lowest, self.highest))[0]
 
 
 def quantize(model: onnx.ModelProto, images: Floats) -> onnx.ModelProto:
@@ -75,18 +78,23 @@ def quantize(model: onnx.ModelProto, images: Floats) -> onnx.ModelProto:
 
 
 def observe(model: onnx.ModelProto, images: Floats) -> tuple[dict[str, Observed], dict[str, Doubles]]:
-    """Run `images` one by one; return what was seen at each activation, by its name, and for each convolution of few
-    inputs their second moments (in, in), by the name of its weights."""
+    """Run `images` one by one, twice; return what was seen at each activation, by its name.
+
+    Also, by the name of its weights, the second moments (in, in) of the inputs of each convolution that has few.
+    """
     weights = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     few = [node for node in model.graph.node if is_rounded_together(node, weights.get((*node.input, "", "")[1], ()))]
     observed: dict[str, Observed] = {}
     moments: dict[str, Doubles] = {}
     for activations in runs(model, images):
         for name, value in activations.items():
-            observed.setdefault(name, Observed()).add(value, most=max(SAMPLED_VALUES // len(images), 1))
+            observed.setdefault(name, Observed()).add(value)
         for node in few:
             patches = patches_of(node, weights[node.input[1]][2:], activations[node.input[0]]).astype(np.float64)
             moments[node.input[1]] = moments.get(node.input[1], 0) + patches.T @ patches / len(patches) / len(images)
+    for activations in runs(model, images):  # again: all of them would fill the memory
+        for name, value in activations.items():
+            observed[name].count(value)
     return observed, moments
 
 
@@ -115,14 +123,13 @@ def best_range(observed: Observed) -> Range:
     lowest, highest = observed.lowest, observed.highest
     if lowest == highest:
         return lowest, highest
-    counts, edges = np.histogram(np.concatenate(observed.sample), BINS, (lowest, highest))
-    centres = (edges[:-1] + edges[1:]) / 2
+    centres = lowest + (np.arange(BINS) + 0.5) / BINS * (highest - lowest)
 
     def cost(share: float) -> float:
         scale = share * (highest - lowest) / STEPS
         zero = np.round(-share * lowest / scale)
         rounded = (np.clip(np.round(centres / scale) + zero, 0, STEPS) - zero) * scale
-        return float((counts * (rounded - centres) ** 2).sum())
+        return float((observed.counts * (rounded - centres) ** 2).sum())
 
     best = float(min(SHARES, key=cost))
     return best * lowest, best * highest

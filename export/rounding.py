@@ -55,7 +55,8 @@ def patches_of(node: onnx.NodeProto, kernel: tuple[int, int], image: Floats) -> 
     top, left, bottom, right = attributes.get("pads", [0, 0, 0, 0])
     down, across = attributes.get("strides", [1, 1])
     padded: Floats = np.pad(image[0], ((0, 0), (top, bottom), (left, right)))
-    windows = sliding_window_view(padded, kernel, axis=(1, 2))[:, ::down, ::across]
+    windows: Any = sliding_window_view(padded, kernel, axis=(1, 2))  # type: ignore[call-overload]  # numpy 1.26's types
+    windows = windows[:, ::down, ::across]
     _, height, width = windows.shape[:3]
     places = np.linspace(0, height * width - 1, min(PATCHES, height * width)).astype(int)
     seen: Floats = windows[:, places // width, places % width]  # (C, places, kernel height, kernel width)
