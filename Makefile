@@ -9,7 +9,7 @@ ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(RECIPE)),model_repository,build/$(RECIPE)/model_repository)
 
-.PHONY: help demo test fuzz setup export repository serve classify parity bench-backend lint clean debian-packages
+.PHONY: help demo test fuzz setup export repository serve classify parity bench-backend bench-precision lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -42,6 +42,9 @@ parity: setup ## Compare the service with Pillow and torch on your own images (I
 
 bench-backend: setup ## Measure the stand-in onnxruntime backend against ONNX Runtime itself (2 minutes)
 	@$(run) benchmarks.onnxruntime_backend
+
+bench-precision: setup ## Compare fp32, fp16, int8 and normalize-in-graph (WEIGHTS= IMAGES=FOLDER to calibrate with)
+	@$(run) benchmarks.precision --weights "$(WEIGHTS)" $(if $(IMAGES),--calibration "$(IMAGES)") $(ARGS)
 
 lint: ## Check style and types
 	@$(PYTHON) -m server.setup --dev && .venv/bin/ruff check . && .venv/bin/ruff format --check . && $(run) mypy

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from .recipes import Transform
 
 BATCH = 8
 ROUNDS = 5
+RUNS = 3  # a round
 
 Pixels = npt.NDArray[np.uint8]  # (N, 3, H, W)
 Images = npt.NDArray[np.float32]  # (N, 3, H, W), normalized
@@ -47,7 +49,7 @@ class Comparison:
 
 def compare(reference: onnx.ModelProto, candidate: onnx.ModelProto, images: Images) -> Comparison:
     expected, actual = (logits_of(graph, images).argmax(axis=1) for graph in (reference, candidate))
-    seconds = interleaved_seconds([session(reference), session(candidate)], images[:BATCH])
+    seconds = interleaved_seconds([session(reference), session(candidate)], [images[:BATCH]] * 2)
     return Comparison(images=len(images), agreeing=int((expected == actual).sum()), speed_up=seconds[0] / seconds[1])
 
 
@@ -65,16 +67,17 @@ def logits_of(graph: Path | onnx.ModelProto, images: npt.NDArray[Any]) -> npt.ND
     return np.concatenate([loaded.run(None, {graph_input.name: batch})[0] for batch in batches])
 
 
-def interleaved_seconds(sessions: list[Any], batch: npt.NDArray[Any]) -> list[float]:
-    """Medians of ROUNDS runs of each, taking turns, so that other work on the machine slows all."""
-    feeds = [{loaded.get_inputs()[0].name: batch} for loaded in sessions]
+def interleaved_seconds(sessions: Sequence[Any], batches: Sequence[npt.NDArray[Any]]) -> list[float]:
+    """Medians of ROUNDS rounds of each, taking turns, so that other work on the machine slows all: seconds a run."""
     seconds: list[list[float]] = [[] for _ in sessions]
-    for number in range(1 + ROUNDS):
-        for loaded, feed, measured in zip(sessions, feeds, seconds, strict=True):
+    for _ in range(ROUNDS):
+        for loaded, batch, measured in zip(sessions, batches, seconds, strict=True):
+            feed = {loaded.get_inputs()[0].name: batch}
+            loaded.run(None, feed)  # not counted: the threads of the one before still spin
             started = time.perf_counter()
-            loaded.run(None, feed)
-            if number > 0:  # the first run allocates
-                measured.append(time.perf_counter() - started)
+            for _ in range(RUNS):
+                loaded.run(None, feed)
+            measured.append((time.perf_counter() - started) / RUNS)
     return [statistics.median(measured) for measured in seconds]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
+from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from .calibration import read_pixels
@@ -36,6 +37,9 @@ def convert(path: Path, transform: Transform, conversion: Conversion) -> dict[st
         print(f"int8 against fp32: {comparison}", flush=True)
     if conversion.normalize_in_graph:
         normalize_in_graph(model, transform)
+    tidied = ONNXModel(model)  # the conversions leave new nodes at the end, and constants that nothing takes any more
+    tidied.clean_initializers()
+    tidied.topological_sort()
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, path)
     return described

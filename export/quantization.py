@@ -12,9 +12,8 @@ Weights are int8 per output channel, activations uint8 per tensor, in QDQ form. 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +42,7 @@ Range = tuple[float, float]
 
 @dataclass
 class Observed:
-    """What the calibration images look like at one activation, (1, C, ...)."""
+    """What the calibration images look like at one activation, (1, C, ...), or at a constant of any shape."""
 
     lowest: float = 0.0  # zero belongs to the range: padding is zero
     highest: float = 0.0
@@ -53,7 +52,8 @@ class Observed:
     def add(self, value: Floats) -> None:
         """Take one image's activation to the range and the means."""
         self.lowest, self.highest = min(self.lowest, float(value.min())), max(self.highest, float(value.max()))
-        self.means.append(value.mean(axis=(0, *range(2, value.ndim)), dtype=np.float64))
+        if value.ndim >= 2:
+            self.means.append(value.mean(axis=(0, *range(2, value.ndim)), dtype=np.float64))
 
     def count(self, value: Floats) -> None:
         """Take one image's activation to the histogram, when the range is known."""
@@ -72,7 +72,7 @@ def quantize(model: onnx.ModelProto, images: Floats) -> onnx.ModelProto:
     observed, moments = observe(model, images)
     ranges = {name: best_range(activation) for name, activation in observed.items()}
     rounded = with_rounded_weights(model, moments)
-    means = {name: np.mean(activation.means, axis=0) for name, activation in observed.items()}
+    means = {name: np.mean(activation.means, axis=0) for name, activation in observed.items() if activation.means}
     corrected = with_corrected_biases(model, rounded, dequantized_weights(to_qdq(rounded, ranges)), means)
     return with_float_output(to_qdq(corrected, ranges))
 
@@ -102,13 +102,10 @@ def runs(model: onnx.ModelProto, images: Floats) -> Iterator[dict[str, Floats]]:
     """Every float32 activation of each image, by name; the graph's input is one of them."""
     observed = onnx.shape_inference.infer_shapes(model)
     graph_input, outputs = only_input(observed.graph).name, {value.name for value in observed.graph.output}
-    made = {name for node in observed.graph.node for name in node.output if node.input}  # not by a Constant
     inner = [
         value
         for value in observed.graph.value_info
-        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
-        and len(value.type.tensor_type.shape.dim) >= 2
-        and value.name in made - outputs
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT and value.name not in outputs
     ]
     observed.graph.output.extend(inner)
     session = onnxruntime.InferenceSession(observed.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -151,7 +148,6 @@ def to_qdq(model: onnx.ModelProto, ranges: Mapping[str, Range]) -> onnx.ModelPro
         extra_options={},
     )
     quantizer.quantize_model()
-    quantizer.model.topological_sort()
     return copy_of(quantizer.model.model)
 
 
@@ -179,7 +175,13 @@ def with_corrected_biases(
     uses = Counter(name for node in corrected.graph.node for name in node.input)
     for node in corrected.graph.node:
         weight, bias = (*node.input, "", "", "")[1:3]
-        if node.op_type in ("Conv", "Gemm") and weight in weights and bias in constants and uses[bias] == 1:
+        if (
+            node.op_type in ("Conv", "Gemm")
+            and weight in exact
+            and weight in weights
+            and bias in constants
+            and uses[bias] == 1
+        ):
             shift = mean_shift(node, weights[weight] - exact[weight], means[node.input[0]])
             corrected_bias = (exact[bias] - shift.reshape(exact[bias].shape)).astype(np.float32)
             constants[bias].CopyFrom(from_array(corrected_bias, bias))
@@ -230,12 +232,4 @@ def with_float_output(quantized: onnx.ModelProto) -> onnx.ModelProto:
     unrounded.output[:] = [output if name == reduce.input[0] else name for name in unrounded.output]
     graph.node.remove(restore)
     graph.node.remove(reduce)
-    drop_unused(graph, [*restore.input, *reduce.input])
     return quantized
-
-
-def drop_unused(graph: onnx.GraphProto, names: Iterable[str]) -> None:
-    """Remove those of the constants `names` that no node takes any more."""
-    used: set[Any] = {name for node in graph.node for name in node.input}
-    for tensor in [tensor for tensor in graph.initializer if tensor.name in set(names) - used]:
-        graph.initializer.remove(tensor)
