@@ -160,7 +160,8 @@ def table(measured: Mapping[str, Measured]) -> str:
     """As Markdown: each form's size, agreement and medians, with the ratio to fp32."""
     first = next(iter(measured.values()))
     lines = [
-        f"| | MB | same top-1 as fp32, of {first.images} | network alone, batch {BATCH}, images/s | pipeline, images/s |",
+        f"| | MB | same top-1 as fp32, of {first.images} | network alone, batch {BATCH}, images/s "
+        "| pipeline, images/s |",
         "|---|---|---|---|---|",
     ]
     for form, each in measured.items():

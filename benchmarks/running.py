@@ -32,7 +32,8 @@ def run_measurement(measure: Callable[[], int]) -> int:
 def export_repository(recipe: str, weights: str, folder: Path, *arguments: str) -> Path:
     """Export into `folder` by `python -m export model`, in a process of its own; return the repository it also writes.
 
-    `weights` is "pretrained", "random" or a file, `arguments` are more of its options. Raises BenchmarkError where the export fails or takes too long.
+    `weights` is "pretrained", "random" or a file; `arguments` are further options. Raises BenchmarkError where the
+    export fails or takes too long.
     """
     repository = folder / "model_repository"
     source = weights if weights in ("pretrained", "random") else str(Path(weights).absolute())
