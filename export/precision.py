@@ -29,7 +29,7 @@ def convert(path: Path, transform: Transform, conversion: Conversion) -> dict[st
     model = onnx.load(path)
     described: dict[str, Any] = {"precision": conversion.precision, "normalize_in_graph": conversion.normalize_in_graph}
     if conversion.precision == "fp16":
-        model = convert_float_to_float16(model, keep_io_types=True)
+        model = tidied(convert_float_to_float16(model, keep_io_types=True))
         described["largest_relative_difference_from_fp32"] = check_fp16(path, model, transform)
     elif conversion.precision == "int8":
         model, comparison = make_int8(model, transform, conversion)
@@ -37,12 +37,20 @@ def convert(path: Path, transform: Transform, conversion: Conversion) -> dict[st
         print(f"int8 against fp32: {comparison}", flush=True)
     if conversion.normalize_in_graph:
         normalize_in_graph(model, transform)
-    tidied = ONNXModel(model)  # the conversions leave new nodes at the end, and constants that nothing takes any more
-    tidied.clean_initializers()
-    tidied.topological_sort()
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, path)
     return described
+
+
+def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Put the nodes in order and drop unused constants: conversions leave new nodes last and old constants behind."""
+    used = {name for node in model.graph.node for name in node.input}
+    for node in [node for node in model.graph.node if node.op_type == "Constant" and not used & set(node.output)]:
+        model.graph.node.remove(node)
+    result = ONNXModel(model)
+    result.clean_initializers()
+    result.topological_sort()
+    return model
 
 
 def check_fp16(path: Path, model: onnx.ModelProto, transform: Transform) -> float:
@@ -66,7 +74,7 @@ def make_int8(
     if conversion.calibration is None:
         raise ExportError("--precision int8: expected --calibration FOLDER with some hundred images, got none")
     calibration, held_out = halves(read_pixels(conversion.calibration, transform))
-    quantized = quantize(model, normalized(calibration, transform))
+    quantized = tidied(quantize(model, normalized(calibration, transform)))
     comparison = compare(model, quantized, normalized(held_out, transform))
     if comparison.agreement < conversion.min_agreement:
         raise ExportError(

@@ -34,6 +34,7 @@ MIN_OPSET = 13  # the first with a scale for each channel
 STEPS = 255  # between the lowest and the highest of 256 levels
 BINS = 2048
 COUNTED = 1 << 16
+MAX_BIAS = 1 << 29  # of an int32, with room for sums
 SHARES = np.arange(1.0, 0.2, -0.02)  # of the widest range, that are tried
 
 Floats = npt.NDArray[np.float32]
@@ -73,6 +74,7 @@ def quantize(model: onnx.ModelProto, images: Floats) -> onnx.ModelProto:
         raise ExportError(f"--precision int8: expected a graph of opset {MIN_OPSET} or newer, got opset {opset}")
     observed, moments = observe(model, images)
     ranges = {name: best_range(activation) for name, activation in observed.items()}
+    model = with_biases_that_fit(model, ranges)
     rounded = with_rounded_weights(model, moments)
     means = {name: np.mean(activation.means, axis=0) for name, activation in observed.items() if activation.means}
     corrected = with_corrected_biases(model, rounded, dequantized_weights(to_qdq(rounded, ranges)), means)
@@ -151,6 +153,27 @@ def to_qdq(model: onnx.ModelProto, ranges: Mapping[str, Range]) -> onnx.ModelPro
     )
     quantizer.quantize_model()
     return copy_of(quantizer.model.model)
+
+
+def with_biases_that_fit(model: onnx.ModelProto, ranges: Mapping[str, Range]) -> onnx.ModelProto:
+    """Give channels of next to no weights one that is large enough for their bias.
+
+    A bias becomes an int32 in steps of the input's times the weights' scale: where training has driven a channel's
+    weights to 1e-20 it would overflow. The weight that is added changes the output by less than 1e-4 of the bias.
+    """
+    fitting = copy_of(model)
+    constants = {tensor.name: tensor for tensor in fitting.graph.initializer}
+    for node in fitting.graph.node:
+        weight, bias = (*node.input, "", "", "")[1:3]
+        is_by_rows = node.op_type == "Conv" or (node.op_type == "Gemm" and attributes_of(node).get("transB", 0))
+        if is_by_rows and weight in constants and bias in constants:
+            low, high = ranges[node.input[0]]
+            weights = to_array(constants[weight]).copy()
+            rows = weights.reshape(len(weights), -1)
+            least = 127 * np.abs(to_array(constants[bias])) * STEPS / max(high - low, 1e-30) / MAX_BIAS
+            rows[:, 0] = np.where(np.abs(rows).max(axis=1) < least, least, rows[:, 0])
+            constants[weight].CopyFrom(from_array(weights, weight))
+    return fitting
 
 
 def with_rounded_weights(model: onnx.ModelProto, moments: Mapping[str, Doubles]) -> onnx.ModelProto:
