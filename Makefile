@@ -1,13 +1,14 @@
 # Every target is one line that calls a module; `make` alone lists them.
 PYTHON ?= python3
 RECIPE ?= resnet50
+NAME ?= $(RECIPE)
 WEIGHTS ?= pretrained
 IMAGE ?=
 IMAGES ?=
 FILES ?= 100000
 ARGS ?=
 run := .venv/bin/python -m
-serve_repository := $(if $(filter resnet50,$(RECIPE)),model_repository,build/$(RECIPE)/model_repository)
+serve_repository := $(if $(filter resnet50,$(NAME)),model_repository,build/$(NAME)/model_repository)
 
 .PHONY: help demo test fuzz setup export repository serve classify parity bench-backend bench-precision lint clean debian-packages
 help: ## Show this list
@@ -28,8 +29,8 @@ setup: ## Make .venv with pinned dependencies (PYTHON=python3.12 picks the Pytho
 export: setup ## Write build/RECIPE/model.onnx (RECIPE=resnet50 WEIGHTS=pretrained|random|FILE)
 	@$(run) export model --recipe $(RECIPE) --weights "$(WEIGHTS)"
 
-repository: setup ## Fill the version folders of the model repository from the export
-	@$(run) export repository --recipe $(RECIPE)
+repository: setup ## Fill the version folders of the model repository from the export (NAME=RECIPE or your own)
+	@$(run) export repository --name $(NAME)
 
 serve: repository ## Serve until Ctrl-C (ARGS='--http-port 9000' for other ports; python -m server --help)
 	@exec $(run) server --model-repository $(serve_repository) $(ARGS)

@@ -38,8 +38,8 @@ FORMS = {
     "fp32": [],
     "fp16": ["--precision", "fp16"],
     "int8": ["--precision", "int8"],
-    "fp32, normalize in graph": ["--normalize-in-graph"],
-    "int8, normalize in graph": ["--precision", "int8", "--normalize-in-graph"],
+    "fp32, normalize in graph": ["--normalize-in-graph", "--name", "resnet50_pixels"],
+    "int8, normalize in graph": ["--precision", "int8", "--normalize-in-graph", "--name", "resnet50_pixels"],
 }
 CONCURRENCY = 8  # requests of one image each in flight
 SENT_FILES = 32
@@ -134,7 +134,7 @@ def measure_served(
 def measure_in_process(
     repositories: Mapping[str, Path], images: Path, served: Mapping[str, list[float]]
 ) -> dict[str, Measured]:
-    graphs = {form: repository / RECIPE.name / "1" / "model.onnx" for form, repository in repositories.items()}
+    graphs = {form: next(repository.glob("*/1/model.onnx")) for form, repository in repositories.items()}
     _, held_out = halves(read_pixels(images, RECIPE.transform))
     inputs = {form: graph_input(form, held_out) for form in graphs}
     top_1 = {form: logits_of(graph, inputs[form]).argmax(axis=1) for form, graph in graphs.items()}

@@ -5,37 +5,21 @@ import signal
 import sys
 from pathlib import Path
 
+from .classifier import ACTIVATIONS, TRACKED, Classifier, check_name, read_manifest
 from .conversion import MIN_AGREEMENT, PRECISIONS, Conversion
 from .errors import ExportError, UnreachableHostError
-from .recipes import RECIPES
-from .repository import ROOT, TRACKED_RECIPE, TRACKED_REPOSITORY, write_repository
+from .recipes import RECIPES, recipes_table
+from .repository import ROOT, TRACKED_REPOSITORY, write_repository
 
 EXIT_FAILED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    options = parse(arguments)
     for stopping in (signal.SIGTERM, signal.SIGHUP):  # so that unfinished files are removed
         signal.signal(stopping, lambda number, frame: sys.exit(128 + number))
-    recipe = RECIPES[options.recipe]
-    exported: Path = options.output or ROOT / "build" / recipe.name
-    repository: Path | None = options.repository
     try:
-        if options.command == "model":
-            from .artifacts import export_model  # torch takes seconds to import: only where it is needed
-
-            print(f"exporting {recipe.name} with weights: {options.weights}", flush=True)
-            manifest = export_model(recipe, options.weights, options.seed, exported, conversion_of(options))
-            print(
-                f"wrote {shown(exported)}: model.onnx ({(exported / 'model.onnx').stat().st_size / 1e6:.1f} MB, opset "
-                f"{manifest['onnx']['opset']}), labels.txt, manifest.json; largest difference from torch at batches "
-                f"1, 2 and 7: {manifest['largest_relative_difference_from_torch']:.1e} of the largest logit"
-            )
-        elif repository is None:
-            repository = TRACKED_REPOSITORY if recipe.name == TRACKED_RECIPE else exported / "model_repository"
-        if repository is not None:
-            write_repository(recipe, exported, repository)
-            print(f"wrote {shown(repository)}: the model repository of recipe {recipe.name}")
+        options.run(options)
     except UnreachableHostError as error:
         print(f"{error} (weights random or from a FILE need no host)", file=sys.stderr)
         return EXIT_UNREACHABLE
@@ -47,38 +31,104 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def parser() -> argparse.ArgumentParser:
+def run_list(options: argparse.Namespace) -> None:
+    print(recipes_table())
+
+
+def run_model(options: argparse.Namespace) -> None:
+    name = options.name or default_name(options)
+    check_name(name)
+    exported: Path = options.output or ROOT / "build" / name
+    print(f"exporting {name} with weights: {options.weights or 'its own'}", flush=True)
+    from .artifacts import export_classifier  # torch takes seconds to import: only where it is needed
+    from .sources import source_of
+
+    manifest = export_classifier(source_of(options), name, options.activation, exported, conversion_of(options))
+    for change in manifest["added_to_the_graph"]:
+        print(f"added to the graph: {change}")
+    print(
+        f"wrote {shown(exported)}: model.onnx ({(exported / 'model.onnx').stat().st_size / 1e6:.1f} MB, opset "
+        f"{manifest['onnx']['opset']}), labels.txt, manifest.json; largest difference from "
+        f"{'the graph as it came' if options.onnx else 'torch'} at batches 1, 2 and 7: "
+        f"{manifest['largest_relative_difference']:.1e} of the largest output"
+    )
+    if options.repository:
+        write(read_manifest(exported), exported, options.repository)
+
+
+def run_repository(options: argparse.Namespace) -> None:
+    exported: Path = options.output or ROOT / "build" / (options.name or TRACKED.name)
+    classifier = read_manifest(exported)
+    if options.name not in (None, classifier.name):
+        raise ExportError(f"{exported}: expected an export of {options.name}, got one of {classifier.name}")
+    write(classifier, exported, options.repository or default_repository(classifier, exported))
+
+
+def default_repository(classifier: Classifier, exported: Path) -> Path:
+    return TRACKED_REPOSITORY if classifier == TRACKED else exported / "model_repository"
+
+
+def write(classifier: Classifier, exported: Path, repository: Path) -> None:
+    write_repository(classifier, exported, repository)
+    print(f"wrote {shown(repository)}: the model repository of {classifier.name}")
+
+
+def default_name(options: argparse.Namespace) -> str:
+    """The recipe's, the file's or the function's own name."""
+    file: Path | None = options.onnx or options.torchscript
+    if file:
+        return file.stem
+    return options.factory.rpartition(":")[2] if options.factory else options.recipe  # type: ignore[no-any-return]
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Parse, and end with status 2 where options contradict each other."""
+    result, model = parsers()
+    options = result.parse_args(arguments)
+    if options.command != "model":
+        return options
+    own = next((flag for flag in ("onnx", "torchscript", "factory") if getattr(options, flag)), None)
+    if own and options.labels is None:
+        model.error(f"--{own} needs --labels FILE: one name a line, line i for class i")
+    if own == "factory" and options.weights in (None, "random", "pretrained"):
+        model.error("--factory needs --weights FILE: what torch.save(model.state_dict(), FILE) wrote")
+    if own in ("onnx", "torchscript") and options.weights:
+        model.error(f"--weights is not for --{own}: the file has its weights in it")
+    if not own:
+        options.recipe = options.recipe or TRACKED.name
+        options.weights = options.weights or "pretrained"
+    return options
+
+
+def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """The parser of the whole command line, and that of `model`."""
     result = argparse.ArgumentParser(
         prog="python -m export",
         description="From trained weights to a checked ONNX file and a Triton model repository.",
         epilog="Exit status: 0; 1 failed; 2 wrong usage; 3 the host of the pretrained weights cannot be reached.",
     )
     commands = result.add_subparsers(dest="command", required=True)
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--recipe", choices=RECIPES, default=TRACKED_RECIPE, help="default: %(default)s")
-    common.add_argument("--output", type=Path, metavar="DIR", help="folder of the export (default: build/RECIPE)")
-    model = commands.add_parser(
-        "model", parents=[common], help="write model.onnx, labels.txt and manifest.json, checked against torch"
-    )
-    model.add_argument(
-        "--weights",
-        default="pretrained",
-        metavar="W",
-        help="pretrained, random, or a .pth, .pth.xz or .safetensors file",
-    )
-    model.add_argument("--seed", type=seed, default=0, help="of random weights (default: %(default)s)")
+    listing = commands.add_parser("list", help="show the recipes: transform, published top-1, where weights are from")
+    listing.set_defaults(run=run_list)
+    model = commands.add_parser("model", help="write model.onnx, labels.txt and manifest.json, checked")
+    model.set_defaults(run=run_model)
+    add_source_options(model)
+    add_transform_options(model)
     add_conversion_options(model)
+    model.add_argument("--name", metavar="NAME", help="of the classifier (default: the recipe's, file's or function's)")
+    model.add_argument("--output", type=Path, metavar="DIR", help="folder of the export (default: build/NAME)")
     model.add_argument("--repository", type=Path, metavar="DIR", help="also write a complete model repository there")
-    repository = commands.add_parser(
-        "repository", parents=[common], help="write a model repository from the files of an earlier export"
-    )
+    repository = commands.add_parser("repository", help="write a model repository from the files of an earlier export")
+    repository.set_defaults(run=run_repository)
+    repository.add_argument("--name", metavar="NAME", help=f"of the classifier (default: {TRACKED.name})")
+    repository.add_argument("--output", type=Path, metavar="DIR", help="folder of the export (default: build/NAME)")
     repository.add_argument(
         "--repository",
         type=Path,
         metavar="DIR",
-        help="default: model_repository for recipe resnet50, else build/RECIPE/model_repository",
+        help=f"default: model_repository for recipe {TRACKED.name}, else model_repository in the export's folder",
     )
-    return result
+    return result, model
 
 
 def add_conversion_options(model: argparse.ArgumentParser) -> None:
@@ -114,6 +164,61 @@ def share(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, got {text}")
     return value
+
+
+def add_source_options(model: argparse.ArgumentParser) -> None:
+    group = model.add_argument_group("what is exported", "one of:")
+    sources = group.add_mutually_exclusive_group()
+    sources.add_argument(
+        "--recipe", choices=RECIPES, metavar="NAME", help=f"of `python -m export list` (default: {TRACKED.name})"
+    )
+    sources.add_argument("--onnx", type=Path, metavar="FILE", help="a graph: NCHW or NHWC, float or uint8, any names")
+    sources.add_argument(
+        "--torchscript",
+        type=Path,
+        metavar="FILE",
+        help="what torch.jit.save wrote; such a file is a program, which runs here: only from someone you trust",
+    )
+    sources.add_argument(
+        "--factory", metavar="MODULE:CALLABLE", help="your Python function that builds the architecture, with --weights"
+    )
+    model.add_argument(
+        "--weights",
+        metavar="W",
+        help="a state_dict in .pth, .pt, .pth.xz or .safetensors; of a recipe also pretrained (default) or random",
+    )
+    model.add_argument("--seed", type=seed, default=0, help="of random weights (default: %(default)s)")
+    model.add_argument(
+        "--labels",
+        type=Path,
+        metavar="FILE",
+        help="one name a line, line i for class i (default, of a recipe: ImageNet's)",
+    )
+    model.add_argument(
+        "--activation",
+        choices=ACTIVATIONS,
+        default="softmax",
+        help="what makes scores of the outputs: softmax where one class is right, sigmoid where several may be, none "
+        "where the network gives scores itself (default: %(default)s)",
+    )
+
+
+def add_transform_options(model: argparse.ArgumentParser) -> None:
+    group = model.add_argument_group(
+        "the transform of the weights' training", "all five, but for what a recipe or a graph of fixed size says itself"
+    )
+    group.add_argument("--transform", type=Path, metavar="FILE.toml", help="resize_size = 256 and so on; flags win")
+    group.add_argument("--resize-size", type=int, metavar="PIXELS", help="shorter side")
+    group.add_argument("--crop-size", type=int, metavar="PIXELS", help="both sides of the middle that is cut out")
+    group.add_argument("--interpolation", choices=("bilinear", "bicubic"), help="both antialiased")
+    for name, what in (("mean", "subtracted from"), ("std", "then divides")):
+        group.add_argument(
+            f"--{name}",
+            type=float,
+            nargs=3,
+            metavar=("R", "G", "B"),
+            help=f"{what} pixels on the scale of 0 to 1; for a network that takes 0 to 255: 0 and 0.00392156862745098",
+        )
 
 
 def seed(text: str) -> int:

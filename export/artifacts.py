@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from dataclasses import asdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,58 +10,82 @@ import onnx
 import onnxruntime
 import torch
 
+from .classifier import Classifier, check_is_not_tracked, to_manifest
 from .conversion import Conversion
+from .errors import ExportError
 from .files import EXPORTED_FILES, writable
-from .labels import imagenet_labels, random_labels
 from .precision import convert
 from .pretrained import sha256
-from .recipes import Recipe
-from .to_onnx import CHECKED_BATCHES, measure_difference, write_onnx
-from .weights import LoadedNetwork, load_network
+from .sources import Source
+from .to_onnx import CHECKED_BATCHES, check_activation, measure_difference, opset_of, sample_images
 
 
-def export_model(recipe: Recipe, weights: str, seed: int, folder: Path, conversion: Conversion) -> dict[str, Any]:
+def export_classifier(
+    source: Source, name: str, activation: str, folder: Path, conversion: Conversion
+) -> dict[str, Any]:
     """Export into `folder`, all three files or none, and return the manifest."""
-    network = load_network(recipe, weights, seed)
-    with writable(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as name:
-        new = Path(name)
-        write_onnx(network.module, recipe.transform.crop_size, new / "model.onnx")
-        difference = measure_difference(network.module, recipe.transform.crop_size, new / "model.onnx")
-        converted = convert(new / "model.onnx", recipe.transform, conversion)
-        labels = random_labels(recipe.classes) if network.is_random else imagenet_labels()
-        (new / "labels.txt").write_text("".join(f"{label}\n" for label in labels), "utf-8")
-        manifest = describe(recipe, network, new / "model.onnx", difference) | {"conversion": converted}
+    with writable(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as new_folder:
+        new = Path(new_folder)
+        changes = source.write(new / "model.onnx")
+        classifier = describe_classifier(source, name, activation, conversion, new / "model.onnx")
+        difference = measure_difference(source.run, source.transform, new / "model.onnx")
+        check_activation(activation, source.run(sample_images(source.transform, batch=2)))
+        converted = convert(new / "model.onnx", source.transform, conversion)
+        (new / "labels.txt").write_text("".join(f"{label}\n" for label in source.labels), "utf-8")
+        manifest = {
+            "made_from": source.made_from,
+            "weights": source.weights,
+            **to_manifest(classifier),
+            "added_to_the_graph": changes,
+            "conversion": converted,
+            "onnx": describe_graph(new / "model.onnx", classifier),
+            "largest_relative_difference": difference,
+            "checked_batches": CHECKED_BATCHES,
+            "versions": {library.__name__: library.__version__ for library in (torch, onnx, onnxruntime)},
+        }
         (new / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
         for file in EXPORTED_FILES:
             (new / file).replace(folder / file)
     return manifest
 
 
-def describe(recipe: Recipe, network: LoadedNetwork, path: Path, difference: float) -> dict[str, Any]:
-    """The manifest: from what, with what and how exactly the ONNX file was made."""
+def describe_classifier(source: Source, name: str, activation: str, conversion: Conversion, path: Path) -> Classifier:
+    """Take the names of tensors and the classes from the written graph.
+
+    Raises ExportError where the labels are not as many as the classes, or the name is that of the tracked classifier.
+    """
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (graph_input,), (output,) = session.get_inputs(), session.get_outputs()
+    classes = output.shape[1]
+    if len(source.labels) != classes:
+        raise ExportError(
+            f"--labels: expected {classes} lines, one for each class that the network scores, got {len(source.labels)}"
+        )
+    classifier = Classifier(
+        name=name,
+        transform=source.transform,
+        activation=activation,
+        classes=classes,
+        input_name=graph_input.name,
+        output_name=output.name,
+        takes_pixels=conversion.normalize_in_graph,
+    )
+    check_is_not_tracked(classifier)
+    return classifier
+
+
+def describe_graph(path: Path, classifier: Classifier) -> dict[str, Any]:
     model = onnx.load(path)
     return {
-        "recipe": recipe.name,
-        "weights": {"source": network.source, "sha256": network.sha256},
-        "transform": asdict(recipe.transform),
-        "onnx": {
-            "sha256": sha256(path),
-            "opset": model.opset_import[0].version,
-            "ir_version": model.ir_version,
-            "input": describe_tensor(model.graph.input[0]),
-            "output": describe_tensor(model.graph.output[0]),
-        },
-        "largest_relative_difference_from_torch": difference,
-        "checked_batches": CHECKED_BATCHES,
-        "versions": {
-            "torch": torch.__version__,
-            "onnx": onnx.__version__,
-            "onnxruntime": onnxruntime.__version__,
-        },
+        "sha256": sha256(path),
+        "opset": opset_of(model),
+        "ir_version": model.ir_version,
+        "input": describe_tensor(model.graph.input, classifier.input_name),
+        "output": describe_tensor(model.graph.output, classifier.output_name),
     }
 
 
-def describe_tensor(value: onnx.ValueInfoProto) -> dict[str, Any]:
-    tensor = value.type.tensor_type
+def describe_tensor(values: Iterable[onnx.ValueInfoProto], name: str) -> dict[str, Any]:
+    tensor = next(value for value in values if value.name == name).type.tensor_type
     dims = [dim.dim_param or dim.dim_value for dim in tensor.shape.dim]
-    return {"name": value.name, "data_type": onnx.TensorProto.DataType.Name(tensor.elem_type), "dims": dims}
+    return {"name": name, "data_type": onnx.TensorProto.DataType.Name(tensor.elem_type), "dims": dims}

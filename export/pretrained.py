@@ -28,6 +28,10 @@ class InPackage:
     package: str
     file: str
 
+    @property
+    def origin(self) -> str:
+        return f"PyPI {self.package}"
+
     def fetch(self) -> Path:
         """Return the path of the file; raise ExportError where the package is not installed."""
         spec = importlib.util.find_spec(self.package)
@@ -42,6 +46,10 @@ class Download:
 
     url: str
     sha256_start: str  # the first hexadecimal digits of the file's sha256
+
+    @property
+    def origin(self) -> str:
+        return self.url.removeprefix("https://")
 
     def fetch(self) -> Path:
         """Return the path of the cached file, downloaded with a progress bar where it is not there yet.

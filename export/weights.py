@@ -4,6 +4,7 @@ import io
 import lzma
 import os
 import pickle
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -37,7 +38,7 @@ def load_network(recipe: Recipe, weights: str, seed: int) -> LoadedNetwork:
     Raises ExportError where the file is missing, is no checkpoint, or belongs to another architecture.
     """
     torch.manual_seed(seed)
-    module = recipe.build().eval()
+    module = recipe.build(recipe.classes).eval()
     if weights == "random":
         return LoadedNetwork(module, f"random, seed {seed}", None)
     path = recipe.pretrained.fetch() if weights == "pretrained" else Path(weights)
@@ -52,6 +53,10 @@ def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
         raise ExportError(f"weights: expected pretrained, random or a file ({', '.join(SUFFIXES)}), got no file {path}")
     if not path.name.endswith(SUFFIXES):
         raise ExportError(f"weights: expected a file that ends in {', '.join(SUFFIXES)}, got {path.name}")
+    if is_torchscript(path):
+        raise ExportError(
+            f"weights {path.name}: expected a state_dict, got a TorchScript program: use --torchscript FILE"
+        )
     try:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
@@ -74,6 +79,17 @@ def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
             "save it with torch.save(model.state_dict(), FILE)"
         )
     return cast(dict[str, torch.Tensor], state_dict)
+
+
+def is_torchscript(path: Path) -> bool:
+    """Whether it is an archive of torch.jit.save. Source: torch/serialization.py, _is_torchscript_zip."""
+    if not zipfile.is_zipfile(path):
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    except zipfile.BadZipFile:
+        return False
 
 
 def is_state_dict(value: object) -> bool:

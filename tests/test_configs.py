@@ -7,6 +7,7 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+from export.classifier import of_recipe
 from export.recipes import RECIPES
 from export.repository import TRACKED_REPOSITORY, configs_for, read_configs
 from server.errors import ServerError
@@ -25,11 +26,11 @@ def test_every_model_has_a_config_that_parses() -> None:
 
 def test_the_tracked_repository_is_that_of_recipe_resnet50() -> None:
     tracked = read_configs(TRACKED_REPOSITORY)
-    assert configs_for(RECIPES["resnet50"], tracked) == tracked
+    assert configs_for(of_recipe(RECIPES["resnet50"]), tracked) == tracked
 
 
 def test_another_recipe_brings_its_own_transform_and_names() -> None:
-    configs = configs_for(RECIPES["efficientnet_lite0"], read_configs(TRACKED_REPOSITORY))
+    configs = configs_for(of_recipe(RECIPES["efficientnet_lite0"]), read_configs(TRACKED_REPOSITORY))
     assert configs.keys() == MODELS - {"resnet50"} | {"efficientnet_lite0"}
     assert configs["efficientnet_lite0"].name == "efficientnet_lite0"
     for name in ("preprocess", "preprocess_frames"):

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,35 +26,87 @@ from export.__main__ import main as export
 from export.errors import ExportError, UnreachableHostError
 from export.labels import imagenet_labels
 from export.pretrained import Download, InPackage
-from export.recipes import RECIPES
+from export.recipes import RECIPES, Recipe, Transform
 from export.resnet import Bottleneck, resnet50
-from export.to_onnx import measure_difference, write_onnx
+from export.to_onnx import measure_difference, run_torch, write_onnx
 from export.weights import fit_state_dict, load_network, read_state_dict
 from tests.web import serving
 
-RESNET50 = RECIPES["resnet50"]
+# Recipes
 
-# ResNet-50
+# Of torchvision 0.28.0's own networks: number of parameters, and the sha256 of the sorted lines "name shape" of the
+# state_dict.
+TORCHVISION = {
+    "resnet18": (11_689_512, "46bd7814ec81a02c3390911e5bf458e1d17c66184eb4b03cbe48c4bcad77cb0a"),
+    "resnet34": (21_797_672, "31dac9343b6dc33cf9aa018bf2a000a8a80eff71028697b4aa264f9cb0bb9651"),
+    "resnet50": (25_557_032, "eeb21a877a7592d7be6e7582411ee9a8144d8890f0cd3384a82ab4fa798e7b92"),
+    "resnet101": (44_549_160, "13188e030a74089b41c0730a007c88a9f77fc8531084ad3bb287c38d518cf304"),
+    "resnet152": (60_192_808, "0dcb7c814afa5598d9404b0338424dac00ab7dada422eb9e230f8cf487674c02"),
+    "resnext50_32x4d": (25_028_904, "526e2c866246ec6687f73ab5dbc5c4c65a97b835bfd8d1f8ffdd2c26cd20d0c5"),
+    "wide_resnet50_2": (68_883_240, "4cbebbaf8c97030d0f946e94d99aca5109a5084a6b2d257d44891e8fc2f98584"),
+}
+FROM_TORCHVISION = [recipe for recipe in RECIPES.values() if isinstance(recipe.pretrained, Download)]
 
 
-def test_resnet50_has_torchvisions_parameters() -> None:
-    state = resnet50().state_dict()
-    # Recorded from torchvision 0.29's resnet50(): 25,557,032 parameters, 320 tensors with the running statistics.
-    assert (
-        sum(value.numel() for name, value in state.items() if "running" not in name and "num_" not in name)
-        == 25_557_032
+def tensor_lines(module: torch.nn.Module) -> str:
+    return "".join(f"{name} {tuple(value.shape)}\n" for name, value in sorted(module.state_dict().items()))
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=list(RECIPES))
+def test_a_recipe_builds_the_network_that_it_promises(recipe: Recipe) -> None:
+    with torch.device("meta"):
+        module = recipe.build(recipe.classes)
+    assert sum(parameter.numel() for parameter in module.parameters()) == recipe.parameters
+
+
+@pytest.mark.parametrize("architecture", TORCHVISION)
+def test_a_resnet_has_torchvisions_parameters(architecture: str) -> None:
+    with torch.device("meta"):
+        module = RECIPES[architecture].build(1000)
+    parameters, lines_sha256 = TORCHVISION[architecture]
+    assert sum(parameter.numel() for parameter in module.parameters()) == parameters
+    assert hashlib.sha256(tensor_lines(module).encode()).hexdigest() == lines_sha256
+
+
+@pytest.mark.parametrize("architecture", TORCHVISION)
+def test_a_resnet_is_torchvisions_network(architecture: str) -> None:
+    """Names and shapes, and with the same weights the same logits, but for the order of sums."""
+    models = pytest.importorskip("torchvision.models")
+    torch.manual_seed(0)
+    theirs, ours = models.get_model(architecture).eval(), RECIPES[architecture].build(1000).eval()
+    assert tensor_lines(ours) == tensor_lines(theirs)
+    ours.load_state_dict(theirs.state_dict())
+    image = torch.randn(1, 3, 64, 64)
+    with torch.inference_mode():
+        torch.testing.assert_close(ours(image), theirs(image), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("recipe", FROM_TORCHVISION, ids=lambda recipe: recipe.name)
+def test_a_recipe_owns_what_torchvision_says_of_its_weights(recipe: Recipe) -> None:
+    models = pytest.importorskip("torchvision.models")
+    versions = models.get_model_weights(recipe.name.removesuffix("_v2"))
+    weights = versions["IMAGENET1K_V2" if recipe.name.endswith("_v2") else "IMAGENET1K_V1"]
+    transform = weights.transforms()
+    assert recipe.transform == Transform(
+        resize_size=transform.resize_size[0],
+        crop_size=transform.crop_size[0],
+        interpolation=transform.interpolation.value,
+        mean=tuple(transform.mean),
+        std=tuple(transform.std),
     )
-    assert len(state) == 320
-    recorded = {
-        "conv1.weight": (64, 3, 7, 7),
-        "layer1.0.downsample.0.weight": (256, 64, 1, 1),
-        "layer1.0.downsample.1.running_var": (256,),
-        "layer2.3.conv2.weight": (128, 128, 3, 3),
-        "layer3.5.bn3.bias": (1024,),
-        "layer4.0.downsample.0.weight": (2048, 1024, 1, 1),
-        "fc.weight": (1000, 2048),
-    }
-    assert {name: tuple(state[name].shape) for name in recorded} == recorded
+    assert (recipe.pretrained.origin, recipe.top_1, recipe.parameters) == (
+        weights.url.removeprefix("https://"),
+        weights.meta["_metrics"]["ImageNet-1K"]["acc@1"],
+        weights.meta["num_params"],
+    )
+
+
+def test_list_shows_every_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(["list"]) == 0
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()}
+    assert rows.keys() == {"name", *RECIPES}
+    resnet50_v2 = ["25,557,032", "232", "224", "bilinear", "ImageNet's", "80.86%"]
+    assert rows["resnet50_v2"][1:] == [*resnet50_v2, "download.pytorch.org/models/resnet50-11ad3fa6.pth"]
 
 
 def test_resnet50_halves_in_the_3x3_convolution() -> None:
@@ -63,6 +117,10 @@ def test_resnet50_halves_in_the_3x3_convolution() -> None:
 
 
 # Weights
+
+EIGHT_PIXELS = Transform(
+    resize_size=8, crop_size=8, interpolation="bilinear", mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2)
+)
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +203,8 @@ def test_a_network_without_answers_is_refused(tmp_path: Path) -> None:
         for parameter in module.parameters():
             torch.nn.init.constant_(parameter, weight)
         write_onnx(module, 8, tmp_path / "model.onnx")
-        with pytest.raises(ExportError, match="expected a network whose logits are finite and not all zero"):
-            measure_difference(module, 8, tmp_path / "model.onnx")
+        with pytest.raises(ExportError, match="expected a network whose outputs are finite and not all zero"):
+            measure_difference(partial(run_torch, module), EIGHT_PIXELS, tmp_path / "model.onnx")
 
 
 def test_weights_of_another_architecture_are_named(small: torch.nn.Module) -> None:
@@ -172,6 +230,22 @@ def test_random_weights_follow_from_the_seed_and_the_labels_say_so(tmp_path: Pat
     assert all("random weights" in label for label in labels)
     manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert manifest["weights"] == {"source": "random, seed 1", "sha256": None}
+
+
+def test_a_recipe_with_labels_of_ones_own_has_as_many_classes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fine-tuned ResNet: torchvision's names, another last layer."""
+    torch.save(RECIPES["resnet18"].build(3).state_dict(), tmp_path / "pets.pth")
+    (tmp_path / "labels.txt").write_text("cat\ndog\nguinea pig\n")
+    arguments = ["--recipe", "resnet18", "--weights", str(tmp_path / "pets.pth"), "--name", "pets"]
+    size = ["--resize-size", "33", "--crop-size", "33", "--output", str(tmp_path / "out")]
+    assert export(["model", *arguments, *size, "--labels", str(tmp_path / "labels.txt")]) == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (manifest["name"], manifest["classes"], manifest["transform"]["crop_size"]) == ("pets", 3, 33)
+    assert (tmp_path / "out" / "labels.txt").read_text() == "cat\ndog\nguinea pig\n"
+    assert export(["model", *arguments, *size]) == EXIT_FAILED
+    assert "expected exactly the tensors of resnet18 with 1000 classes, got " in capsys.readouterr().err
 
 
 def test_imagenet_labels_are_in_torchvisions_order_and_no_two_alike() -> None:
@@ -210,20 +284,20 @@ def test_the_manifest_says_what_was_made_of_what(lite0: Path) -> None:
     assert manifest["weights"]["sha256"].startswith("57934424")  # as the package's own file name says
     assert manifest["transform"]["crop_size"] == 224
     assert manifest["checked_batches"] == [1, 2, 7]
-    assert manifest["largest_relative_difference_from_torch"] < 1e-5
+    assert manifest["largest_relative_difference"] < 1e-5
     assert manifest["versions"]["onnxruntime"] == onnxruntime.__version__
 
 
 def test_an_onnx_file_that_disagrees_with_torch_is_refused(small: torch.nn.Module, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     write_onnx(small, 8, path)
-    assert measure_difference(small, 8, path) < 1e-6
+    assert measure_difference(partial(run_torch, small), EIGHT_PIXELS, path) < 1e-6
     model = onnx.load(path)
     bias = next(tensor for tensor in model.graph.initializer if list(tensor.dims) == [10])
     bias.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(bias) + np.float32(0.01), bias.name))
     onnx.save(model, path)
-    with pytest.raises(ExportError, match=r"expected logits within 0\.0001 of torch's"):
-        measure_difference(small, 8, path)
+    with pytest.raises(ExportError, match=r"expected outputs within 0\.0001 of those"):
+        measure_difference(partial(run_torch, small), EIGHT_PIXELS, path)
 
 
 def test_an_export_that_fails_leaves_the_old_one_alone(tmp_path: Path) -> None:
@@ -232,19 +306,31 @@ def test_an_export_that_fails_leaves_the_old_one_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
 
 
+def test_layers_share_no_copy_of_a_weight(tmp_path: Path) -> None:
+    """Random networks have many equal biases, which torch's exporter turns into Identity nodes."""
+    write_onnx(RECIPES["resnet18"].build(5).eval(), 33, tmp_path / "model.onnx")
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    counts = Counter(node.op_type for node in graph.node)
+    assert counts == {"Conv": 20, "Relu": 17, "Add": 8, "MaxPool": 1, "GlobalAveragePool": 1, "Flatten": 1, "Gemm": 1}
+    names = {tensor.name for tensor in graph.initializer}
+    assert {"conv1.weight", "conv1.bias", "layer2.0.downsample.0.weight", "layer4.1.conv2.weight", "fc.bias"} <= names
+    contents = Counter((tuple(tensor.dims), tensor.raw_data) for tensor in graph.initializer)
+    assert contents.most_common(1)[0][1] == 1
+
+
 # The repository
 
 
-def test_a_repository_needs_an_export_of_its_own_recipe(
+def test_a_repository_needs_an_export_of_its_own_name(
     tmp_path: Path, lite0: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     repository = ["--repository", str(tmp_path / "repository")]
     assert export(["repository", "--output", str(tmp_path), *repository]) == EXIT_FAILED
     assert (
-        "expected an export of resnet50, got one without model.onnx, labels.txt, manifest.json: run `make export"
+        "expected an export, got a folder without model.onnx, labels.txt, manifest.json: export it first"
         in capsys.readouterr().err
     )
-    assert export(["repository", "--output", str(lite0.parent), *repository]) == EXIT_FAILED
+    assert export(["repository", "--name", "resnet50", "--output", str(lite0.parent), *repository]) == EXIT_FAILED
     assert "expected an export of resnet50, got one of efficientnet_lite0" in capsys.readouterr().err
     for name in ("model.onnx", "labels.txt", "manifest.json"):
         (tmp_path / name).write_text("[]")
@@ -255,13 +341,13 @@ def test_a_repository_needs_an_export_of_its_own_recipe(
 def test_only_recipe_resnet50_is_written_into_the_tracked_repository(
     lite0: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--recipe", "efficientnet_lite0", "--output", str(lite0.parent), "--repository", "model_repository"]
+    arguments = ["--output", str(lite0.parent), "--repository", "model_repository"]
     assert export(["repository", *arguments]) == EXIT_FAILED
-    assert "expected another folder for recipe efficientnet_lite0" in capsys.readouterr().err
+    assert "expected another folder for efficientnet_lite0" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_named(lite0: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--recipe", "efficientnet_lite0", "--output", str(lite0.parent), "--repository", "/proc/nowhere"]
+    arguments = ["--output", str(lite0.parent), "--repository", "/proc/nowhere"]
     assert export(["repository", *arguments]) == EXIT_FAILED
     assert "/proc/nowhere/" in (message := capsys.readouterr().err)
     assert "expected a folder that can be written to, got: " in message
@@ -270,7 +356,7 @@ def test_a_folder_that_cannot_be_written_is_named(lite0: Path, capsys: pytest.Ca
 def test_a_refreshed_version_folder_has_no_stale_file(lite0: Path) -> None:
     stale = lite0 / "preprocess" / "1" / "stale.py"
     stale.write_text("")
-    arguments = ["--recipe", "efficientnet_lite0", "--output", str(lite0.parent), "--repository", str(lite0)]
+    arguments = ["--output", str(lite0.parent), "--repository", str(lite0)]
     assert export(["repository", *arguments]) == 0
     assert not stale.exists()
     assert (lite0 / "preprocess" / "1" / "model.py").is_file()

@@ -56,6 +56,14 @@ def jpeg_of_many_scans() -> bytes:
     return file[:-2] + 100 * last + file[-2:]
 
 
+def jpeg_of_hidden_scans() -> bytes:
+    """Inside what looks like a segment of a reserved marker, of which libjpeg skips the marker alone."""
+    file = jpeg_of_gigapixels().replace(struct.pack(">HH", 30000, 30000), struct.pack(">HH", 8192, 8192))
+    last = file[file.rindex(b"\xff\xda") : -2]
+    hidden = last * (65000 // len(last))
+    return file[:-2] + b"\xff\x02" + struct.pack(">H", len(hidden) + 2) + hidden + file[-2:]
+
+
 def png_of_gigapixels() -> bytes:
     header = struct.pack(">IIBBBBB", 65000, 65000, 1, 0, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(1000))), (b"IEND", b"")]
@@ -96,6 +104,25 @@ def tiff_of_a_huge_tile() -> bytes:
     return _tiff_with(writers.tiff(samples, 8, tile=64, compress=writers.deflate), {322: 30000, 323: 30000})
 
 
+def tiff_of_strips_that_share_their_bytes() -> bytes:
+    """Each strip says that it is the whole file: what a decoder reads grows with the square of the file."""
+    file = bytearray(encoded(Image.new("L", (4, 2000)), "TIFF", compression="packbits", tiffinfo={278: 1}))
+    (directory,) = struct.unpack_from("<I", file, 4)
+    (count,) = struct.unpack_from("<H", file, directory)
+    for at in range(directory + 2, directory + 2 + 12 * count, 12):
+        tag, kind, values, place = struct.unpack_from("<HHII", file, at)
+        if tag in (273, 279):
+            code = {3: "H", 4: "I"}[kind]
+            value = 8 if tag == 273 else min(len(file) - 8, 65535)
+            struct.pack_into(f"<{values}{code}", file, place, *[value] * values)
+    return bytes(file)
+
+
+def tiff_of_one_long_row() -> bytes:
+    """Of CCITT's codes libtiff keeps 16 bytes for each column."""
+    return _tiff_with(encoded(Image.new("1", (64, 64)), "TIFF", compression="group4"), {256: 1 << 26, 257: 1})
+
+
 def _tiff_with(file: bytes, values: dict[int, int]) -> bytes:
     """Overwrite values in the first directory."""
     edited, order = bytearray(file), "<" if file[:2] == b"II" else ">"
@@ -119,6 +146,7 @@ def avif_that_lies_about_its_size() -> bytes:
 BOMBS: dict[Callable[[], bytes], str] = {
     jpeg_of_gigapixels: "too_many_pixels",
     jpeg_of_many_scans: "too_many_pixels",
+    jpeg_of_hidden_scans: "too_many_pixels",
     png_of_gigapixels: "too_many_pixels",
     gif_of_gigapixels: "too_many_pixels",
     gif_of_many_frames: "too_many_pixels",
@@ -126,11 +154,14 @@ BOMBS: dict[Callable[[], bytes], str] = {
     bmp_of_gigapixels: "too_many_pixels",
     tiff_of_gigapixels: "too_many_pixels",
     tiff_of_a_huge_tile: "too_many_pixels",
+    tiff_of_strips_that_share_their_bytes: "corrupt",
+    tiff_of_one_long_row: "too_many_pixels",
     avif_that_lies_about_its_size: "too_many_pixels",
     lambda: b"P2 60000 60000 255\n" + b"0 " * 1000: "too_many_pixels",
+    lambda: b"P2 1 1 255\n" + b"#\n" * 1_000_000 + b"1": "corrupt",
     lambda: b"P6 60000 60000 255\n" + b"\1" * 1000: "truncated",
 }
-NAMES = [getattr(bomb, "__name__", "") for bomb in BOMBS][:-2] + ["ascii_pnm", "binary_pnm"]
+NAMES = [getattr(bomb, "__name__", "") for bomb in BOMBS][:-3] + ["ascii_pnm", "comments", "binary_pnm"]
 
 
 @pytest.mark.parametrize(("bomb", "code"), BOMBS.items(), ids=NAMES)
@@ -198,15 +229,15 @@ def noise(pixels: float, mode: str = "RGB") -> Image.Image:
 
 
 def interlaced_png_of_16_bits() -> bytes:
-    rgba = np.asarray(noise(MAX_PIXELS, "RGBA")).astype(np.uint16) * 257
+    rgba = np.asarray(noise(MAX_PIXELS / 1.5, "RGBA")).astype(np.uint16) * 257
     return writers.png(rgba, 16, "rgb-alpha", interlaced=True)
 
 
 # Each the costliest of its kind, with as many pixels as it may have.
 COSTLIEST: dict[str, Callable[[], bytes]] = {
     "jpeg": lambda: encoded(noise(MAX_PIXELS), "JPEG", quality=95, subsampling=0),
-    "jpeg progressive": lambda: encoded(noise(MAX_PIXELS * 8 / 9), "JPEG", progressive=True, subsampling=0),
-    "jpeg progressive cmyk": lambda: encoded(noise(MAX_PIXELS * 8 / 12, "CMYK"), "JPEG", progressive=True),
+    "jpeg progressive": lambda: encoded(noise(MAX_PIXELS * 8 / 9.5), "JPEG", progressive=True, subsampling=0),
+    "jpeg progressive cmyk": lambda: encoded(noise(MAX_PIXELS * 8 / 12.5, "CMYK"), "JPEG", progressive=True),
     "jpeg turned": lambda: encoded(
         noise(MAX_PIXELS), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0\6\0\0"
     ),
@@ -258,6 +289,15 @@ def test_exif_of_many_tags_is_not_copied_for_each() -> None:
     started = time.process_time()
     assert decode(np.frombuffer(edited, np.uint8), DEFAULT).shape == (64, 64, 3)
     assert time.process_time() - started < REFUSAL_CPU_S
+
+
+@pytest.mark.parametrize("text", [b"\n" * 20_000_000, b"41\n" * 7_000_000], ids=["empty lines", "lines"])
+def test_a_long_text_is_not_unpacked(text: bytes, tmp_path: Path) -> None:
+    """Split into its lines it would take gigabytes."""
+    profile = writers.png_chunk(b"tEXt", b"Raw profile type exif\0" + text)
+    taken = decode_alone(small("PNG")[:33] + profile + small("PNG")[33:], DEFAULT.max_image_pixels, tmp_path)
+    assert taken["outcome"] == "pixels"
+    assert taken["grown_bytes"] < COPIES * len(text)
 
 
 def test_limits_are_inclusive() -> None:

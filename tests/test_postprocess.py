@@ -1,13 +1,15 @@
 """The pure functions of postprocess, against Python's own arithmetic and sorting."""
 
+import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from python_models.postprocess.config import PostprocessConfig
 from python_models.postprocess.labels import load_labels
-from python_models.postprocess.ranking import rank, softmax
+from python_models.postprocess.ranking import ACTIVATIONS, rank, sigmoid, softmax
 from python_models.postprocess.request_parameters import InvalidParameterError, RequestParameters
 
 
@@ -22,6 +24,39 @@ def test_softmax_matches_the_formula(scale: float) -> None:
     assert (actual.dtype, actual.shape) == (np.dtype(np.float32), logits.shape)
     # float32 arithmetic: the difference x - max(row) is exact to 6e-8 of 1e5, exp() of what matters to 1e-6.
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_sigmoid_matches_the_formula() -> None:
+    logits = np.array([[-1e4, -30, -2.5, -1e-3], [0, 0.7, 30, 1e4]], np.float32)
+    expected = [[0.0 if x < -700 else 1 / (1 + math.exp(-x)) for x in row] for row in logits.tolist()]
+    actual = sigmoid(logits)
+    assert (actual.dtype, actual.shape) == (np.dtype(np.float32), logits.shape)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=0)  # a few float32 roundings
+
+
+def model_config(**parameters: str) -> str:
+    return json.dumps({"parameters": {key: {"string_value": value} for key, value in parameters.items()}})
+
+
+def test_activation_is_read_and_softmax_where_none_is_named() -> None:
+    assert PostprocessConfig.from_model_config(model_config()).activation == "softmax"
+    for activation in ACTIVATIONS:
+        config = model_config(activation=f'"{activation}"', FORCE_CPU_ONLY_INPUT_TENSORS="no")
+        assert PostprocessConfig.from_model_config(config).activation == activation
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"activation": '"relu"'}, "activation: expected one of softmax, sigmoid, none, got 'relu'"),
+        ({"activation": "softmax"}, "activation: expected JSON such as \"softmax\", got 'softmax'"),
+        ({"activations": '"none"'}, r"parameters: expected only activation, got also \['activations'\]"),
+    ],
+    ids=["unknown", "no JSON", "typo"],
+)
+def test_a_mistake_in_postprocess_parameters_is_named(parameters: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^config.pbtxt {message}$"):
+        PostprocessConfig.from_model_config(model_config(**parameters))
 
 
 @pytest.mark.parametrize("top_k", [1, 5, 17])

@@ -1,5 +1,6 @@
 """fp16, int8 and the normalization in the graph: against fp32, through the real server and by themselves."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import torch
 from export.__main__ import EXIT_FAILED
 from export.__main__ import main as export
 from export.calibration import read_pixels
+from export.classifier import TRACKED, check_is_not_tracked
 from export.comparison import logits_of, normalized
 from export.errors import ExportError
 from export.in_graph import normalize_in_graph
@@ -121,14 +123,9 @@ def test_every_level_is_normalized_as_the_formula_says() -> None:
         normalize_in_graph(model, transform)
 
 
-def test_a_graph_that_normalizes_is_not_written_into_the_tracked_repository(
-    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "model.onnx").write_bytes(small.read_bytes())
-    (tmp_path / "labels.txt").write_text("")
-    (tmp_path / "manifest.json").write_text('{"recipe": "resnet50", "onnx": {"input": {"data_type": "UINT8"}}}')
-    assert export(["repository", "--output", str(tmp_path)]) == EXIT_FAILED
-    assert "--repository: expected another folder for a graph that normalizes, got " in capsys.readouterr().err
+def test_a_graph_that_normalizes_is_not_for_the_tracked_repository() -> None:
+    with pytest.raises(ExportError, match="--name: expected another name than resnet50"):
+        check_is_not_tracked(dataclasses.replace(TRACKED, takes_pixels=True))
 
 
 # fp16

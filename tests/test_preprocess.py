@@ -184,7 +184,7 @@ def test_header_gives_the_size_before_decoding() -> None:
         (
             JPEG[:2] + b"\xff\xe0\0\x02\xff\xd9",
             {},
-            "corrupt: expected a JPEG file with a frame header, got 8 bytes without one",
+            "corrupt: expected a JPEG file with a frame header and a scan, got 8 bytes without them",
         ),
         (
             PNG[:8] + chunk(b"tEXt", b"a") + PNG[8:],

@@ -9,13 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
+from .config import PostprocessConfig
 from .labels import load_labels
-from .ranking import rank, softmax
+from .ranking import ACTIVATIONS, rank
 from .request_parameters import InvalidParameterError, RequestParameters
 
 
 class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
+        self.to_scores = ACTIVATIONS[PostprocessConfig.from_model_config(args["model_config"]).activation]
         logits = pb_utils.get_input_config_by_name(json.loads(args["model_config"]), "logits")
         self.classes = int(logits["dims"][0])
         self.labels = load_labels(Path(args["model_repository"], args["model_version"], "labels.txt"), self.classes)
@@ -47,7 +49,7 @@ class TritonPythonModel:
             finite = np.isfinite(logits[row]).sum()
             errors[row, 0] = f"postprocess: not_finite: expected {self.classes} finite logits, got {finite}".encode()
         failed = np.array([bool(error) for error in errors[:, 0]])
-        scores = softmax(np.where(failed[:, None], np.float32(0), logits))
+        scores = self.to_scores(np.where(failed[:, None], np.float32(0), logits))
         class_id, score = rank(scores, parameters.top_k, parameters.threshold)
         class_id[failed], score[failed] = -1, 0
         outputs = {"class_id": class_id, "score": score, "label": self.labels[class_id], "error": errors}

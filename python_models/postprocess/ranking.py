@@ -1,4 +1,6 @@
-"""From logits to ranked classes."""
+"""From the network's outputs to ranked classes."""
+
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,27 @@ def softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """
     exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
     return exponentials / exponentials.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def sigmoid(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Turn finite float32 (N, classes) logits into scores of the same shape, each class for itself: 1 / (1 + exp(-x)).
+
+    exp() is taken of -|x| alone, which cannot overflow.
+    """
+    exponentials = np.exp(-np.abs(logits))
+    return np.where(logits >= 0, 1, exponentials) / (1 + exponentials)  # type: ignore[no-any-return]
+
+
+def unchanged(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """For a network that gives scores itself."""
+    return scores
+
+
+ACTIVATIONS: dict[str, Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]] = {
+    "softmax": softmax,  # one class is right: the scores of an image add up to 1
+    "sigmoid": sigmoid,  # several may be
+    "none": unchanged,
+}
 
 
 def rank(

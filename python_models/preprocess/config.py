@@ -1,10 +1,13 @@
 """The settings of `preprocess` and `preprocess_frames`, read from config.pbtxt."""
 
 import json
+import math
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from .decode import Limits
+
+Config = TypeVar("Config", bound="FrameConfig")
 
 # Keys of `parameters` that Triton's Python backend reads itself.
 TRITONS_OWN_KEYS = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"}
@@ -25,30 +28,31 @@ class FrameConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type is int and (type(value) is not int or value < 1):
-                raise ValueError(f"config.pbtxt {field.name}: expected a positive integer, got {value!r}")
+                raise ValueError(f"{field.name}: expected a positive integer, got {value!r}")
         if self.crop_size > self.resize_size:
-            raise ValueError(
-                f"config.pbtxt crop_size: expected at most resize_size {self.resize_size}, got {self.crop_size}"
-            )
+            raise ValueError(f"crop_size: expected at most resize_size {self.resize_size}, got {self.crop_size}")
         if self.interpolation not in ("bilinear", "bicubic"):
-            raise ValueError(f"config.pbtxt interpolation: expected bilinear or bicubic, got {self.interpolation!r}")
+            raise ValueError(f"interpolation: expected bilinear or bicubic, got {self.interpolation!r}")
         for name in ("mean", "std"):
             values = getattr(self, name)
-            if not isinstance(values, list) or len(values) != 3 or not all(type(v) in (int, float) for v in values):
-                raise ValueError(f"config.pbtxt {name}: expected three numbers for R, G, B, got {values!r}")
+            if not isinstance(values, list) or len(values) != 3 or not all(map(_is_number, values)):
+                raise ValueError(f"{name}: expected three numbers for R, G, B, got {values!r}")
         if min(self.std) <= 0:
-            raise ValueError(f"config.pbtxt std: expected three numbers above 0, got {self.std!r}")
+            raise ValueError(f"std: expected three numbers above 0, got {self.std!r}")
 
     @classmethod
-    def from_model_config(cls, text: str) -> Self:
+    def from_model_config(cls: type[Config], text: str) -> Config:  # not typing.Self: the container's Python is 3.10
         """Read the model configuration as Triton hands it over: JSON, every parameter a string that holds JSON."""
         entries = json.loads(text).get("parameters", {}).items()
         ours = {key: entry["string_value"] for key, entry in entries if key not in TRITONS_OWN_KEYS}
         wanted = {field.name for field in fields(cls)}
-        if ours.keys() != wanted:
-            missing, unknown = sorted(wanted - ours.keys()), sorted(ours.keys() - wanted)
-            raise ValueError(f"config.pbtxt parameters: missing {missing}, unknown {unknown}")
-        return cls(**{key: _parse(key, value) for key, value in ours.items()})
+        try:
+            if ours.keys() != wanted:
+                missing, unknown = sorted(wanted - ours.keys()), sorted(ours.keys() - wanted)
+                raise ValueError(f"parameters: missing {missing}, unknown {unknown}")
+            return cls(**{key: _parse(key, value) for key, value in ours.items()})
+        except ValueError as error:
+            raise ValueError(f"config.pbtxt {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +67,7 @@ class FileConfig(FrameConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.exif_orientation not in ("apply", "ignore"):
-            raise ValueError(f"config.pbtxt exif_orientation: expected apply or ignore, got {self.exif_orientation!r}")
+            raise ValueError(f"exif_orientation: expected apply or ignore, got {self.exif_orientation!r}")
 
     @property
     def limits(self) -> Limits:
@@ -75,10 +79,12 @@ class FileConfig(FrameConfig):
         )
 
 
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+
+
 def _parse(key: str, value: str) -> Any:
     try:
         return json.loads(value)
     except json.JSONDecodeError as error:
-        raise ValueError(
-            f'config.pbtxt {key}: expected JSON such as 256 or [0.5, 0.5, 0.5] or "bilinear", got {value!r}'
-        ) from error
+        raise ValueError(f'{key}: expected JSON such as 256 or [0.5, 0.5, 0.5] or "bilinear", got {value!r}') from error

@@ -29,13 +29,11 @@ def decode(file: npt.NDArray[np.uint8], limits: Limits, exif_orientation: str = 
     Raises InvalidImageError with one of the codes empty, too_many_bytes, not_an_image, too_many_pixels, truncated,
     corrupt, unsupported.
     """
-    data = file.tobytes()
-    length = len(data.rstrip(b"\0"))
-    if length == 0:
+    if file[limits.max_image_bytes :].any():
+        raise InvalidImageError("too_many_bytes", f"expected at most {limits.max_image_bytes} bytes, got {file.size}")
+    if not file.any():
         raise InvalidImageError("empty", "expected an image file, got 0 bytes")
-    if length > limits.max_image_bytes:
-        raise InvalidImageError("too_many_bytes", f"expected at most {limits.max_image_bytes} bytes, got {length}")
-    header = read_header(data)
+    header = read_header(file[: limits.max_image_bytes].tobytes())
     check_cost(header, limits)
     image = header.decode(header)
     if image.dtype != np.uint8 or image.shape != (header.height, header.width, 3):
@@ -56,7 +54,7 @@ def check_cost(header: Header, limits: Limits) -> None:
         raise InvalidImageError(
             "too_many_pixels", f"expected at most {most} pixels of a {header.format} file of this kind, got {size}"
         )
-    if pixels * header.scans > limits.max_jpeg_scans * limits.max_image_pixels:
+    if header.coded_pixels * header.scans > limits.max_jpeg_scans * limits.max_image_pixels:
         raise InvalidImageError(
             "too_many_pixels",
             f"expected at most {limits.max_jpeg_scans} scans of {limits.max_image_pixels} pixels, "

@@ -9,8 +9,15 @@ import numpy.typing as npt
 from .opencv import cv2
 
 ORIENTATION_TAG = 0x0112
-# Of the types that a value may have: its struct code and bytes. Source: TIFF 6.0, section 2.
-INTEGER_TYPES = {1: ("B", 1), 3: ("H", 2), 4: ("I", 4)}
+# Of the types that Pillow takes the value in: the code of struct. Source: TIFF 6.0, section 2.
+INTEGER_TYPES = {3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 13: "I"}
+BYTE_ORDERS = {
+    b"II*\0": "<",
+    b"MM\0*": ">",
+    b"II\0*": "<",
+    b"MM*\0": ">",
+}  # the last two are wrong, and Pillow reads them
+EXIF_PREFIX = b"Exif\0\0"
 XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([1-8])')
 
 
@@ -29,8 +36,9 @@ def read_orientation(exif: bytes = b"", xmp: bytes = b"") -> int:
 
 def exif_orientation(exif: bytes) -> int | None:
     """Find the tag in the first directory of EXIF, which is a TIFF file. Source: TIFF 6.0, section 2."""
-    exif = exif.removeprefix(b"Exif\0\0")
-    order = {b"II*\0": "<", b"MM\0*": ">"}.get(exif[:4])
+    while exif.startswith(EXIF_PREFIX):
+        exif = exif.removeprefix(EXIF_PREFIX)
+    order = BYTE_ORDERS.get(exif[:4])
     if order is None or len(exif) < 8:
         return None
     (start,) = struct.unpack_from(f"{order}I", exif, 4)
@@ -39,8 +47,8 @@ def exif_orientation(exif: bytes) -> int | None:
     (entries,) = struct.unpack_from(f"{order}H", exif, start)
     for at in range(start + 2, min(start + 2 + 12 * entries, len(exif) - 11), 12):
         tag, kind, count = struct.unpack_from(f"{order}HHI", exif, at)
-        if tag == ORIENTATION_TAG and kind in INTEGER_TYPES and count == 1:
-            return int(struct.unpack_from(order + INTEGER_TYPES[kind][0], exif, at + 8)[0])
+        if tag == ORIENTATION_TAG and kind in INTEGER_TYPES and count >= 1:
+            return int(struct.unpack_from(order + INTEGER_TYPES[kind], exif, at + 8)[0])
     return None
 
 

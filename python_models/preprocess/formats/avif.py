@@ -5,6 +5,7 @@ the pictures is there, and how large they say they are in their own data, which 
 """
 
 import io
+import itertools
 import struct
 from collections.abc import Iterator
 
@@ -14,13 +15,17 @@ from ..errors import InvalidImageError
 from .codecs import by_pillow
 from .header import Header, corrupt, truncated, unsupported
 
-BRANDS_AT = 8
-MAX_BOXES = 10_000
-MAX_ITEMS = 10_000
+MAX_BOXES = 1000
+MAX_ITEMS = 256  # and pieces of items; a photograph of 50 megapixels has 60
+MAX_TABLE_BYTES = 1 << 14  # of a box that lists items: libavif searches all of them for each of its entries
+MAX_UNITS = 1000  # of AV1, in one item
+TABLES = (b"iinf", b"iloc", b"iref")
 KEPT_ITEMS = {b"av01", b"grid", b"iden", b"iovl", b"tmap"}  # pictures; EXIF and XMP would be copied at the file's word
 PICTURE = b"av01"
-COST = 2  # times: of memory and time of other formats, where the colours are not subsampled
-SEQUENCE_HEADER = 1
+LEAST_COST, COST_OF_CODED_BYTE = 2, 2  # the memory of colours in full; the time, above one for the pixel itself
+SEQUENCE_HEADER, FRAME_HEADER, FRAME = 1, 3, 6  # units
+
+Span = tuple[int, int]  # start and end in the file
 
 
 class _Bits:
@@ -38,31 +43,44 @@ class _Bits:
 
 def read(data: bytes) -> Header:
     """Walk the boxes, then let libavif read the file, without decoding it."""
-    end_of_data = len(data.rstrip(b"\0"))
     boxes = list(_boxes(data, 0, len(data)))
-    brands = data[BRANDS_AT : boxes[0][2]]
+    _, brands_start, brands_end = boxes[0]
+    brands = data[brands_start : min(brands_end, brands_start + MAX_TABLE_BYTES)]
     if b"avif" not in (brands[at : at + 4] for at in range(0, len(brands), 4)):
         raise unsupported("HEIF", "the brand avif: a still picture in AV1", f"{brands[:4].decode('latin-1')!r}")
-    contents = {name: (start, end) for name, start, end in boxes}
-    if b"meta" not in contents:
+    places = {name: (start, end) for name, start, end in boxes}
+    if b"meta" not in places:
         raise unsupported("AVIF", "a still picture, in a box `meta`", "none")
-    start, end = contents[b"meta"]
+    start, end = places[b"meta"]
     meta = {name: (start, end) for name, start, end in _boxes(data, start + 4, end)}
     try:
+        _check_tables(data, meta)
         types = _item_types(data, *meta[b"iinf"])
         items = _item_extents(data, meta)
     except (KeyError, IndexError, struct.error) as error:
-        raise corrupt("AVIF", "whole boxes `iinf` and `iloc`", "others") from error
-    pixels = 0
-    for number, extents in items.items():
-        if types.get(number, (b"", 0))[0] == PICTURE:
-            if extents and max(end for _, end in extents) > end_of_data:  # AV1 data ends in a bit that is set
-                raise truncated("AVIF", f"the end of a picture at byte {max(end for _, end in extents)}", data)
-            pixels += _largest_frame(b"".join(data[start:end] for start, end in extents))
-    return _header(_without_metadata(data[: boxes[-1][2]], types), pixels)
+        raise corrupt("AVIF", "whole boxes `iinf`, `iloc` and `iprp`", "others") from error
+    pixels, coded_bytes = _decoded_pixels(data, types, items)
+    whole = data[: boxes[-1][2]]
+    return _header(_only_stills(whole, (brands_start, brands_end), boxes, types), pixels, coded_bytes)
 
 
-def _header(data: bytes, pixels: int) -> Header:
+def _decoded_pixels(data: bytes, types: dict[int, tuple[bytes, int]], items: dict[int, list[Span]]) -> tuple[int, int]:
+    """Return how many pixels the pictures of the file say that they have, and from how many bytes.
+
+    Raises InvalidImageError where one does not end within the file.
+    """
+    end_of_data = len(data.rstrip(b"\0"))
+    pictures = [items[number] for number, (kind, _) in types.items() if kind == PICTURE and number in items]
+    end = max((end for extents in pictures for _, end in extents), default=0)
+    if end > end_of_data:  # AV1 data ends in a bit that is set
+        raise truncated("AVIF", f"the end of a picture at byte {end}", data[:end_of_data])
+    coded_bytes = sum(end - start for extents in pictures for start, end in extents)
+    if coded_bytes > len(data):
+        raise corrupt("AVIF", f"pictures of at most its own {len(data)} bytes", f"{coded_bytes} bytes of them")
+    return sum(_announced_pixels(b"".join(data[a:b] for a, b in extents)) for extents in pictures), coded_bytes
+
+
+def _header(data: bytes, pixels: int, coded_bytes: int) -> Header:
     try:
         with Image.open(io.BytesIO(data), formats=["AVIF"]) as image:
             (width, height), orientation = image.size, image.getexif().get(0x0112, 1)
@@ -70,12 +88,13 @@ def _header(data: bytes, pixels: int) -> Header:
         raise InvalidImageError(
             "corrupt", f"expected a readable AVIF file, got {len(data)} bytes that are not one"
         ) from error
+    pixels = max(pixels, width * height)
     return Header(
         format="AVIF",
         width=width,
         height=height,
         orientation=orientation,
-        cost=COST * max(pixels / (width * height), 1),
+        cost=max(LEAST_COST, 1 + COST_OF_CODED_BYTE * coded_bytes / pixels) * pixels / (width * height),
         data=data,
         decode=by_pillow,
     )
@@ -101,19 +120,35 @@ def _boxes(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
     raise corrupt("AVIF", f"at most {MAX_BOXES} boxes", "more")
 
 
+def _check_tables(data: bytes, meta: dict[bytes, Span]) -> None:
+    """Raise InvalidImageError, corrupt, where the lists of items, or of their properties, are too long."""
+    properties = {name: (start, end) for name, start, end in _boxes(data, *meta[b"iprp"])}
+    list(_boxes(data, *properties[b"ipco"]))  # refuses too many
+    spans = [meta[name] for name in TABLES if name in meta]
+    spans += [(start, end) for name, start, end in _boxes(data, *meta[b"iprp"]) if name == b"ipma"]
+    for start, end in spans:
+        if end - start > MAX_TABLE_BYTES:
+            raise corrupt("AVIF", f"lists of items of at most {MAX_TABLE_BYTES} bytes", end - start)
+
+
 def _item_types(data: bytes, start: int, end: int) -> dict[int, tuple[bytes, int]]:
     """Read box iinf: an item's number to its type, and where in the file that stands."""
-    types = {}
-    first = start + (6 if data[start] == 0 else 8)
-    for name, at, _ in _boxes(data, first, end):
-        if name == b"infe" and data[at] in (2, 3):
-            code, type_at = (">H", at + 8) if data[at] == 2 else (">I", at + 10)
-            (number,) = struct.unpack_from(code, data, at + 4)
-            types[number] = (data[type_at : type_at + 4], type_at)
+    count_bytes = 2 if data[start] == 0 else 4
+    first = start + 4 + count_bytes
+    count = int.from_bytes(data[start + 4 : first], "big")
+    types: dict[int, tuple[bytes, int]] = {}
+    for name, at, _ in itertools.islice(_boxes(data, first, end), count):
+        if name != b"infe" or data[at] not in (2, 3):
+            raise corrupt("AVIF", "entries of version 2 or 3 in its box `iinf`", f"{name!r}")
+        code, type_at = (">H", at + 8) if data[at] == 2 else (">I", at + 10)
+        (number,) = struct.unpack_from(code, data, at + 4)
+        if number in types:
+            raise corrupt("AVIF", "one type for each item", f"two of item {number}")
+        types[number] = (data[type_at : type_at + 4], type_at)
     return types
 
 
-def _item_extents(data: bytes, meta: dict[bytes, tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
+def _item_extents(data: bytes, meta: dict[bytes, Span]) -> dict[int, list[Span]]:
     """Read box iloc: an item's number to the stretches of the file that hold it."""
     at, _ = meta[b"iloc"]
     version, sizes = data[at], data[at + 4] << 8 | data[at + 5]
@@ -129,8 +164,8 @@ def _item_extents(data: bytes, meta: dict[bytes, tuple[int, int]]) -> dict[int, 
         position += count
         return int.from_bytes(value, "big")
 
-    items: dict[int, list[tuple[int, int]]] = {}
-    count, extents_left = take(number_bytes), MAX_ITEMS
+    items: dict[int, list[Span]] = {}
+    count, pieces = take(number_bytes), 0
     for _ in range(count):
         number = take(number_bytes)
         in_idat = version > 0 and take(2) & 15 == 1  # the construction method
@@ -143,17 +178,19 @@ def _item_extents(data: bytes, meta: dict[bytes, tuple[int, int]]) -> dict[int, 
             start = base + take(offset_bytes)
             length = take(length_bytes)
             extents.append((start, start + length if length else len(data)))
-            extents_left -= 1
-            if extents_left == 0:
-                raise corrupt("AVIF", f"at most {MAX_ITEMS} pieces of items", "more")
         items[number] = extents
+        pieces += 1 + len(extents)
+        if pieces > 2 * MAX_ITEMS:
+            raise corrupt("AVIF", f"at most {MAX_ITEMS} items and their pieces", "more")
     return items
 
 
-def _largest_frame(av1: bytes) -> int:
-    """Return the pixels of the largest frame that the AV1 data of one picture announces. Source: AV1, 5.3 to 5.5."""
-    at, largest = 0, 0
-    while at < len(av1):
+def _announced_pixels(av1: bytes) -> int:
+    """Return how many pixels the frames in the AV1 data of one picture may have. Source: AV1, 5.3 to 5.5."""
+    at, largest, frames = 0, 0, 0
+    for _ in range(MAX_UNITS):
+        if at >= len(av1):
+            return largest * max(frames, 1)
         header = av1[at]
         at += 2 if header & 4 else 1  # an extension
         length = len(av1) - at
@@ -165,10 +202,12 @@ def _largest_frame(av1: bytes) -> int:
                 shift += 7
                 if byte < 128:
                     break
-        if header >> 3 & 15 == SEQUENCE_HEADER:
+        kind = header >> 3 & 15
+        frames += kind in (FRAME_HEADER, FRAME)
+        if kind == SEQUENCE_HEADER:
             largest = max(largest, _frame_pixels(_Bits(av1[at : at + min(length, 256)])))
         at += length
-    return largest
+    raise corrupt("AVIF", f"at most {MAX_UNITS} units of AV1 in a picture", "more")
 
 
 def _frame_pixels(bits: _Bits) -> int:
@@ -202,13 +241,21 @@ def _frame_pixels(bits: _Bits) -> int:
     return (bits(width_bits) + 1) * (bits(height_bits) + 1)
 
 
-def _without_metadata(data: bytes, types: dict[int, tuple[bytes, int]]) -> bytes:
-    """Rename the type of each item that is no picture: libavif passes over what it does not know.
+def _only_stills(
+    data: bytes, brands: Span, boxes: list[tuple[bytes, int, int]], types: dict[int, tuple[bytes, int]]
+) -> bytes:
+    """Rename each item that is no picture, and what makes a sequence of it: libavif passes over what it does not know.
 
     Of a sequence, the brand avis, it would read the track; as an avif it reads the still picture that is beside it.
     """
     edited = bytearray(data)
-    edited[BRANDS_AT : BRANDS_AT + 4] = b"avif"
+    for at in range(*brands, 4):
+        if data[at : at + 4] == b"avis":
+            edited[at : at + 4] = b"avif"
+    for name, start, _ in boxes:
+        if name == b"moov":
+            at = data.rindex(name, 0, start)
+            edited[at : at + 4] = b"skip"
     for kind, at in types.values():
         if kind not in KEPT_ITEMS:
             edited[at : at + 4] = b"skip"

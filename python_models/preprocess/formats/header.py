@@ -20,7 +20,8 @@ class Header:
     height: int
     orientation: int = 1  # EXIF's 1 to 8: how the stored picture is to be turned
     frames: int = 1
-    scans: int = 1  # how often a decoder goes over the pixels of a progressive JPEG
+    scans: int = 1  # of a JPEG: how often a decoder goes over its pixels
+    coded_pixels: int = 0  # of a JPEG: width x height in whole blocks
     sample_bits: int = 16  # of a gray sample that has more than 8
     cost: float = 1  # what a pixel takes, in memory or time, as a share of what one of max_image_pixels may take
     data: bytes  # what the decoder needs of the file, and nothing else

@@ -14,7 +14,8 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # profiles unpack to gigabytes, and OpenCV's reader of animations crashes on damaged ones.
 KEPT = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
 EXIF_KEYWORD, XMP_KEYWORD = b"Raw profile type exif", b"XML:com.adobe.xmp"
-MAX_METADATA_BYTES = 1 << 20  # unpacked, of one chunk
+COSTS = {(16, 2): 1.25, (16, 6): 1.5}  # of RGB and RGBA of 16 bits: there are twice as many bytes to undo filters of
+MAX_METADATA_BYTES = 1 << 16  # unpacked, of one chunk; orientation stands at the start of EXIF
 MAX_CHUNKS = 100_000  # so that reading a header stays cheap; a large file has thousands
 
 
@@ -45,13 +46,14 @@ def read(data: bytes) -> Header:
         at = end
     else:
         raise InvalidImageError("corrupt", f"expected at most {MAX_CHUNKS} chunks, got more in {len(data)} bytes")
-    width, height = struct.unpack(">II", kept[1][8:16].ljust(8, b"\0"))
+    width, height, depth, colour_type = struct.unpack(">IIBB", kept[1][8:18].ljust(10, b"\0"))
     return Header(
         format="PNG",
         width=width,
         height=height,
         orientation=read_orientation(metadata.get(EXIF_KEYWORD, b""), metadata.get(XMP_KEYWORD, b"")),
         frames=max(frames, 1),
+        cost=COSTS.get((depth, colour_type), 1),
         data=b"".join(kept),
         decode=by_opencv,
     )
@@ -65,14 +67,8 @@ def _text(kind: bytes, keyword: bytes, rest: bytes) -> bytes:
     elif kind == b"iTXt":
         packed = rest[:1] == b"\1"
         rest = rest[2:].split(b"\0", 2)[-1]  # after a language and a translated keyword
-    if packed:
-        try:
-            rest = zlib.decompressobj().decompress(rest, MAX_METADATA_BYTES)
-        except zlib.error:
-            return b""
-    if keyword == EXIF_KEYWORD:
-        try:
-            return bytes.fromhex(b"".join(rest.split(b"\n")[3:]).decode("ascii"))
-        except ValueError:
-            return b""
-    return rest
+    try:
+        text = zlib.decompressobj().decompress(rest, MAX_METADATA_BYTES) if packed else rest[:MAX_METADATA_BYTES]
+        return bytes.fromhex(text.split(b"\n", 3)[-1].decode("ascii")) if keyword == EXIF_KEYWORD else text
+    except (zlib.error, ValueError):
+        return b""

@@ -16,7 +16,9 @@ SIGNATURES = tuple(b"P%d" % kind for kind in range(1, 7))
 SPACE = rb"(?:\s|#[^\n\r]*[\n\r])+"
 FIELD = SPACE + rb"(\d{1,10})"
 MAX_HEADER_BYTES = 1 << 16  # comments included
-ASCII_COST = 4  # times a binary sample's: each is parsed as a number of eight bytes
+ASCII_COST = 4  # times a binary sample's: each is parsed as a number of four bytes, from a text that is copied
+MAX_COMMENTS = 1000  # among the samples
+WHITE_SPACE = b" \t\n\r\v\f"
 
 
 def read(data: bytes) -> Header:
@@ -34,6 +36,8 @@ def read(data: bytes) -> Header:
 
     def decode(header: Header) -> npt.NDArray[np.uint8]:
         samples = _ascii_samples(header.data[start:], kind, header.height * header.width * channels)
+        if not 0 <= samples.min() <= samples.max() <= maximum:
+            raise corrupt("PNM", f"samples from 0 to {maximum}", f"{samples.min()} to {samples.max()}")
         return _to_rgb(samples.reshape(header.height, header.width, channels), maximum)
 
     def decode_binary(header: Header) -> npt.NDArray[np.uint8]:
@@ -52,31 +56,36 @@ def read(data: bytes) -> Header:
     return Header(format="PNM", width=width, height=height, data=data[:end], decode=decode_binary)
 
 
-def _ascii_samples(text: bytes, kind: int, count: int) -> npt.NDArray[np.int64]:
+def _ascii_samples(text: bytes, kind: int, count: int) -> npt.NDArray[Any]:
     """Parse `count` numbers; those of a bitmap are single digits, 1 for black, with or without space between."""
-    text = re.sub(rb"#[^\n\r]*", b"", text)
-    samples: npt.NDArray[np.int64]
+    if text.count(b"#") > MAX_COMMENTS:
+        raise corrupt("PNM", f"at most {MAX_COMMENTS} comments", "more")
+    if b"#" in text:
+        text = re.sub(rb"#[^\n\r]*", b"", text)
     if kind == 1:
-        digits = np.frombuffer(text, np.uint8)
-        samples = ord("1") - digits[(digits == ord("0")) | (digits == ord("1"))].astype(np.int64)
+        digits = np.frombuffer(text.translate(None, WHITE_SPACE), np.uint8)[:count]
+        samples: npt.NDArray[Any] = ord("1") - digits  # what is no digit is larger than 1
     else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # how numpy says that it met something else
-            try:
-                samples = np.fromstring(text.decode("ascii"), np.int64, sep=" ")
-            except (DeprecationWarning, ValueError) as error:
-                raise corrupt("PNM", "numbers of ASCII digits", "something else among its samples") from error
+        samples = _ascii_numbers(text)[:count]
     if len(samples) < count:
         raise truncated("PNM", f"its {count} samples", text)
-    return samples[:count]
+    return samples
+
+
+def _ascii_numbers(text: bytes) -> npt.NDArray[np.int32]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)  # how numpy says that it met something else
+        try:
+            numbers: npt.NDArray[np.int32] = np.fromstring(text.decode("ascii"), np.int32, sep=" ")
+        except (DeprecationWarning, ValueError) as error:
+            raise corrupt("PNM", "numbers of ASCII digits", "something else among its samples") from error
+    return numbers
 
 
 def _to_rgb(samples: npt.NDArray[Any], maximum: int) -> npt.NDArray[np.uint8]:
-    """Scale samples (H, W, 1 or 3) of 0 to `maximum` to 8 bits, and gray to three channels."""
+    """Scale samples (H, W, 1 or 3) of 0 to `maximum` to 8 bits, and gray to three channels; larger ones are clipped."""
     if maximum != 255:
-        if samples.size and not 0 <= samples.min() <= samples.max() <= maximum:
-            raise corrupt("PNM", f"samples from 0 to {maximum}", f"{samples.min()} to {samples.max()}")
-        levels = np.arange(maximum + 1) / maximum
+        levels = np.minimum(np.arange(256 if maximum < 256 else 65536) / maximum, 1)
         if maximum > 255 and samples.shape[2] == 1:  # as in every format: of 16 bits of gray the highest 8
             table = np.rint(levels * 65535).astype(np.uint16) >> 8
         else:

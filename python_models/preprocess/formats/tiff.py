@@ -1,6 +1,7 @@
 """TIFF: directories of tagged values, of which the first is read, and strips or tiles. Source: TIFF 6.0; BigTIFF."""
 
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -43,18 +44,30 @@ class Tag(IntEnum):
     XMP = 700
 
 
-# Handed to Pillow: it copies every value that it is handed, and a file may name the same megabytes as the value of each
-# of thousands of tags.
-KEPT = set(Tag) - {Tag.ORIENTATION, Tag.XMP}
+MAX_STRIPS = 100_000  # strips or tiles
+# Handed to Pillow, and how many values they may have: it copies them, and a file may name the same megabytes as the
+# value of each tag.
+STRIP_TAGS = {Tag.STRIPS: MAX_STRIPS, Tag.STRIP_BYTES: MAX_STRIPS, Tag.ROWS_PER_STRIP: 1}
+TILE_TAGS = {Tag.TILES: MAX_STRIPS, Tag.TILE_BYTES: MAX_STRIPS, Tag.TILE_WIDTH: 1, Tag.TILE_HEIGHT: 1}
+MAX_SAMPLES = 16  # of a pixel
+OTHER_TAGS = {tag: 1 for tag in Tag if tag not in {*STRIP_TAGS, *TILE_TAGS, Tag.ORIENTATION, Tag.XMP}} | {
+    **dict.fromkeys((Tag.SAMPLE_BITS, Tag.EXTRA_SAMPLES, Tag.SAMPLE_FORMAT, Tag.REFERENCE_BLACK_WHITE), MAX_SAMPLES),
+    **dict.fromkeys((Tag.YCBCR_COEFFICIENTS, Tag.YCBCR_SUBSAMPLING), 3),
+    Tag.COLOR_MAP: 3 << 16,
+    Tag.JPEG_TABLES: 1 << 16,
+}
 INTEGERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
 TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 UNCOMPRESSED, PACKBITS = 1, 32773
 # CCITT, LZW, JPEG, Deflate. Not LZMA, Zstandard and WebP, which may take any memory, nor JPEG of before 1995.
 COMPRESSIONS = {UNCOMPRESSED, 2, 3, 4, 5, 7, 8, 32946, PACKBITS}
-BYTES_PER_PIXEL = 10  # while it is decoded: a strip may be the whole picture, beside the picture itself
-MAX_SAMPLES = 16  # of a pixel
+CCITT = {2, 3, 4}
+CCITT_BYTES_PER_COLUMN = 16  # which libtiff keeps of a row's changes
+PICTURE_BYTES_PER_PIXEL, LEAST_BYTES_PER_PIXEL = (
+    5.5,
+    8,
+)  # while it is decoded, without the strip, which may be all of it
 MAX_ENTRIES = 1000
-MAX_STRIPS = 100_000  # strips or tiles
 MAX_XMP_BYTES = 1 << 20
 MAX_END_ZEROS = 32  # of a directory: the last value, and the pointer to the next directory
 MAX_STRIP_END_ZEROS = {UNCOMPRESSED: None, PACKBITS: 130}  # else 3; PackBits copies up to 128 samples as they are
@@ -69,129 +82,149 @@ class Entry:
     at: int
     raw: bytes
 
+    @property
+    def end(self) -> int:
+        return self.at + TYPE_BYTES.get(self.kind, 1) * self.count
+
+
+@dataclass(frozen=True)
+class Directory:
+    """The first directory of a file, its tags with where their values stand."""
+
+    data: bytes  # the file
+    order: str  # of bytes, in the code of struct
+    is_big: bool  # BigTIFF, with offsets of 8 bytes
+    end: int
+    entries: dict[int, Entry]
+
+    def integers(self, tag: int, most: int, default: int | None = None) -> tuple[int, ...]:
+        """Read the integers of a tag, 1 to `most` of them."""
+        entry = self.entries.get(tag)
+        if entry is None:
+            if default is None:
+                raise corrupt("TIFF", f"tag {tag}", "none")
+            return (default,)
+        if entry.kind not in INTEGERS or not 1 <= entry.count <= most:
+            raise corrupt("TIFF", f"1 to {most} integers in tag {tag}", f"{entry.count} of type {entry.kind}")
+        if entry.end > len(self.data):
+            raise truncated("TIFF", f"the value of tag {tag} at byte {entry.at}", self.data)
+        return struct.unpack_from(f"{self.order}{entry.count}{INTEGERS[entry.kind]}", self.data, entry.at)
+
+    def integer(self, tag: int, default: int | None = None) -> int:
+        return self.integers(tag, 1, default)[0]
+
 
 def read(data: bytes) -> Header:
     """Read the first directory, and hand on the file with one that has only what is needed."""
-    order = "<" if data[:2] == b"II" else ">"
-    big = data[2:4] in (b"+\0", b"\0+")
-    entries = _directory(data, order, big)
-    width, height = (_integers(data, order, entries, tag, 1)[0] for tag in (Tag.WIDTH, Tag.HEIGHT))
-    compression = _integers(data, order, entries, Tag.COMPRESSION, 1, default=UNCOMPRESSED)[0]
+    directory = _read_directory(data)
+    kept = {**OTHER_TAGS, **(TILE_TAGS if Tag.TILES in directory.entries else STRIP_TAGS)}
+    _check_values_end(directory, kept)
+    compression = directory.integer(Tag.COMPRESSION, default=UNCOMPRESSED)
     if compression not in COMPRESSIONS:
         raise unsupported("TIFF", "LZW, Deflate, JPEG, CCITT, PackBits or no compression", f"compression {compression}")
-    sample_bits = _integers(data, order, entries, Tag.SAMPLE_BITS, MAX_SAMPLES, default=1)[0]
-    planes_apart = _integers(data, order, entries, Tag.PLANES, 1, default=1)[0] == 2
-    if planes_apart and sample_bits > 8 and compression == UNCOMPRESSED:  # Pillow takes each byte for a sample
-        raise unsupported("TIFF", "8 bits a sample in uncompressed planes", f"{sample_bits} bits")
-    covered_width, covered_height = width, height
-    if Tag.TILES in entries:
-        tile_width, tile_height = (
-            _integers(data, order, entries, tag, 1)[0] for tag in (Tag.TILE_WIDTH, Tag.TILE_HEIGHT)
-        )
-        covered_width, covered_height = max(width, tile_width), max(height, tile_height)
-    _check_ends(data, order, entries, compression)
-    xmp = entries.get(Tag.XMP)
+    sample_bits = directory.integers(Tag.SAMPLE_BITS, MAX_SAMPLES, default=1)[0]
+    if compression == UNCOMPRESSED and sample_bits > 8 and directory.integer(Tag.PLANES, default=1) == 2:
+        raise unsupported("TIFF", "8 bits a sample in uncompressed planes", f"{sample_bits} bits")  # Pillow takes bytes
+    _check_pixels_end(directory, compression)
+    width, height = directory.integer(Tag.WIDTH), directory.integer(Tag.HEIGHT)
     return Header(
         format="TIFF",
         width=width,
         height=height,
-        orientation=_orientation(data, order, entries, xmp),
+        orientation=_orientation(directory),
         sample_bits=max(sample_bits, 8),
-        cost=BYTES_PER_PIXEL / BUDGET_BYTES_PER_PIXEL * max(covered_width * covered_height, 1) / max(width * height, 1),
-        data=_with_directory(data, order, big, [entry.raw for tag, entry in entries.items() if tag in KEPT]),
+        cost=_bytes_per_pixel(directory, compression, sample_bits, width, height) / BUDGET_BYTES_PER_PIXEL,
+        data=_with_directory(directory, set(kept)),
         decode=by_pillow,
     )
 
 
-def _directory(data: bytes, order: str, big: bool) -> dict[int, Entry]:
-    """Read the first directory: tag to where its value stands."""
-    offset_code, count_code, entry_bytes = ("Q", "Q", 20) if big else ("I", "H", 12)
-    inline_bytes = 8 if big else 4
+def _read_directory(data: bytes) -> Directory:
+    order, is_big = "<" if data[:2] == b"II" else ">", data[2:4] in (b"+\0", b"\0+")
+    offset_code, count_code, entry_bytes, inline_bytes = ("Q", "Q", 20, 8) if is_big else ("I", "H", 12, 4)
     count_bytes = struct.calcsize(count_code)
     if len(data) < 16:
         raise truncated("TIFF", "its first directory", data)
-    (start,) = struct.unpack_from(order + offset_code, data, 8 if big else 4)
+    (start,) = struct.unpack_from(order + offset_code, data, inline_bytes)
     if start + count_bytes > len(data):
         raise truncated("TIFF", f"its first directory at byte {start}", data)
     (count,) = struct.unpack_from(order + count_code, data, start)
     if not 1 <= count <= MAX_ENTRIES:  # none: zeros after a cut
         raise corrupt("TIFF", f"1 to {MAX_ENTRIES} entries in its first directory", count)
-    first = start + count_bytes
-    if first + entry_bytes * count > len(data):
-        raise truncated("TIFF", f"the end of its first directory at byte {first + entry_bytes * count}", data)
+    first, end = start + count_bytes, start + count_bytes + entry_bytes * count
+    if end > len(data):
+        raise truncated("TIFF", f"the end of its first directory at byte {end}", data)
     entries = {}
-    for at in range(first, first + entry_bytes * count, entry_bytes):
+    for at in range(first, end, entry_bytes):
         tag, kind, values = struct.unpack_from(f"{order}HH{offset_code}", data, at)
         value_at = at + entry_bytes - inline_bytes
         if TYPE_BYTES.get(kind, 1) * values > inline_bytes:
             (value_at,) = struct.unpack_from(order + offset_code, data, value_at)
         entries[tag] = Entry(kind, values, value_at, data[at : at + entry_bytes])
-    _check_directory(data, entries, first + entry_bytes * count)
-    return entries
+    return Directory(data, order, is_big, end, entries)
 
 
-def _check_directory(data: bytes, entries: dict[int, Entry], directory_end: int) -> None:
-    """Raise InvalidImageError, truncated, where the directory or a value of it does not end within the file."""
-    ends = {tag: entry.at + TYPE_BYTES.get(entry.kind, 1) * entry.count for tag, entry in entries.items()}
-    end = max([directory_end, *(ends[tag] for tag in KEPT & entries.keys())])
+def _check_values_end(directory: Directory, kept: dict[Tag, int]) -> None:
+    """Raise InvalidImageError where the directory or a value of it is too long, or does not end within the file."""
+    data = directory.data
+    for tag, most in kept.items():
+        if tag in directory.entries and directory.entries[tag].count > most:
+            raise corrupt("TIFF", f"at most {most} values of tag {tag}", directory.entries[tag].count)
+    ends = {tag: directory.entries[tag].end for tag in kept if tag in directory.entries}
+    end = max(directory.end, *ends.values(), 0)
     if end > len(data):
         raise truncated("TIFF", f"the end of its directory's values at byte {end}", data)
-    # What is not of zeros to its end must end before a batch's zeros do. Of the colours, first all reds, then all
-    # greens, then all blues, many of the last may be unused.
-    if Tag.COLOR_MAP in entries:
-        ends[Tag.COLOR_MAP] -= (ends[Tag.COLOR_MAP] - entries[Tag.COLOR_MAP].at) // 3
-    end = max([directory_end, *(ends[tag] for tag in KEPT & entries.keys())])
+    # They must also end before a batch's zeros begin. Of the colours, first all reds, then all greens, then all blues,
+    # many of the last may be zeros.
+    if Tag.COLOR_MAP in ends:
+        ends[Tag.COLOR_MAP] -= (ends[Tag.COLOR_MAP] - directory.entries[Tag.COLOR_MAP].at) // 3
+    end = max(directory.end, *ends.values(), 0)
     if end > len(data.rstrip(b"\0")) + MAX_END_ZEROS:
         raise truncated("TIFF", f"the end of its directory's values at byte {end}", data.rstrip(b"\0"))
 
 
-def _integers(
-    data: bytes, order: str, entries: dict[int, Entry], tag: int, most: int, default: int | None = None
-) -> tuple[int, ...]:
-    """Read the integers of a tag, `most` of them at most."""
-    entry = entries.get(tag)
-    if entry is None:
-        if default is None:
-            raise corrupt("TIFF", f"tag {tag}", "none")
-        return (default,)
-    if entry.kind not in INTEGERS or not 1 <= entry.count <= most:
-        raise corrupt("TIFF", f"1 to {most} integers in tag {tag}", f"{entry.count} of type {entry.kind}")
-    if entry.at + entry.count * TYPE_BYTES[entry.kind] > len(data):
-        raise truncated("TIFF", f"the value of tag {tag} at byte {entry.at}", data)
-    return struct.unpack_from(f"{order}{entry.count}{INTEGERS[entry.kind]}", data, entry.at)
-
-
-def _check_ends(data: bytes, order: str, entries: dict[int, Entry], compression: int) -> None:
-    """Raise InvalidImageError, truncated, where a strip or tile does not end within the file."""
-    starts, sizes = (Tag.TILES, Tag.TILE_BYTES) if Tag.TILES in entries else (Tag.STRIPS, Tag.STRIP_BYTES)
-    if sizes not in entries:  # rare, and allowed where there is one strip: it ends with the file
+def _check_pixels_end(directory: Directory, compression: int) -> None:
+    """Raise InvalidImageError where a strip or tile does not end within the file, or two share its bytes."""
+    tiled = Tag.TILES in directory.entries
+    starts = directory.integers(Tag.TILES if tiled else Tag.STRIPS, MAX_STRIPS)
+    sizes_tag = Tag.TILE_BYTES if tiled else Tag.STRIP_BYTES
+    if sizes_tag not in directory.entries and len(starts) == 1:  # rare, and allowed: it ends with the file
         return
-    ends = [
-        start + size
-        for start, size in zip(
-            _integers(data, order, entries, starts, MAX_STRIPS),
-            _integers(data, order, entries, sizes, MAX_STRIPS),
-            strict=False,
-        )
-    ]
+    sizes, data = directory.integers(sizes_tag, MAX_STRIPS), directory.data
+    if sum(sizes) > len(data):
+        raise corrupt("TIFF", f"strips or tiles of at most its own {len(data)} bytes", f"{sum(sizes)} bytes of them")
+    end = max(start + size for start, size in zip(starts, sizes, strict=False))
     zeros = MAX_STRIP_END_ZEROS.get(compression, 3)
-    end_of_data = len(data) if zeros is None else min(len(data), len(data.rstrip(b"\0")) + zeros)
-    if max(ends) > end_of_data:
-        raise truncated("TIFF", f"the end of its last strip or tile at byte {max(ends)}", data)
+    if end > (len(data) if zeros is None else min(len(data), len(data.rstrip(b"\0")) + zeros)):
+        raise truncated("TIFF", f"the end of its last strip or tile at byte {end}", data)
 
 
-def _orientation(data: bytes, order: str, entries: dict[int, Entry], xmp: Entry | None) -> int:
-    if Tag.ORIENTATION in entries:
-        value = _integers(data, order, entries, Tag.ORIENTATION, 1)[0]
+def _bytes_per_pixel(directory: Directory, compression: int, sample_bits: int, width: int, height: int) -> float:
+    """What decoding takes at its peak: the picture, and a strip or tile, which may be as large or larger."""
+    pixels = max(width * height, 1)
+    strip = directory.integer(Tag.SAMPLES, default=1) * max(sample_bits, 8) / 8
+    result = max(PICTURE_BYTES_PER_PIXEL + strip, LEAST_BYTES_PER_PIXEL)
+    if Tag.TILES in directory.entries:
+        tile_width, tile_height = directory.integer(Tag.TILE_WIDTH), directory.integer(Tag.TILE_HEIGHT)
+        result *= max(width, tile_width) * max(height, tile_height) / pixels
+    if compression in CCITT:
+        result += CCITT_BYTES_PER_COLUMN * width / pixels
+    return result
+
+
+def _orientation(directory: Directory) -> int:
+    if Tag.ORIENTATION in directory.entries:
+        value = directory.integer(Tag.ORIENTATION)
         return value if 1 <= value <= 8 else 1
-    return read_orientation(xmp=data[xmp.at : xmp.at + min(xmp.count, MAX_XMP_BYTES)] if xmp else b"")
+    xmp = directory.entries.get(Tag.XMP)
+    return read_orientation(xmp=directory.data[xmp.at : min(xmp.end, xmp.at + MAX_XMP_BYTES)] if xmp else b"")
 
 
-def _with_directory(data: bytes, order: str, big: bool, entries: list[bytes]) -> bytes:
-    """Append a directory of these entries, and point the file's header to it."""
-    offset_code, count_code = ("Q", "Q") if big else ("I", "H")
-    pointer_at = 8 if big else 4
-    data += bytes(len(data) % 2)  # a directory starts at an even byte
-    pointer = struct.pack(order + offset_code, len(data))
-    directory = struct.pack(order + count_code, len(entries)) + b"".join(entries) + bytes(len(pointer))
-    return data[:pointer_at] + pointer + data[pointer_at + len(pointer) :] + directory
+def _with_directory(directory: Directory, kept: Collection[int]) -> bytes:
+    """Append a directory of the `kept` entries alone, and point the file's header to it."""
+    offset_code, count_code, pointer_at = ("Q", "Q", 8) if directory.is_big else ("I", "H", 4)
+    data = directory.data + bytes(len(directory.data) % 2)  # a directory starts at an even byte
+    entries = [entry.raw for tag, entry in directory.entries.items() if tag in kept]
+    pointer = struct.pack(directory.order + offset_code, len(data))
+    appended = struct.pack(directory.order + count_code, len(entries)) + b"".join(entries) + bytes(len(pointer))
+    return data[:pointer_at] + pointer + data[pointer_at + len(pointer) :] + appended

@@ -39,7 +39,7 @@ def read(data: bytes) -> Header:
             canvas = (_uint24(content, 4) + 1, _uint24(content, 7) + 1)
         elif name == b"ANMF" and len(content) >= 16:
             frames += 1
-            if picture is None:
+            if frames == 1:
                 place = (2 * _uint24(content, 0), 2 * _uint24(content, 3))
                 picture = next((chunk for chunk in _chunks(content, 16) if chunk[0] in (b"VP8 ", b"VP8L")), None)
         elif name in (b"VP8 ", b"VP8L") and picture is None:
