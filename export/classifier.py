@@ -54,8 +54,8 @@ def check_is_not_tracked(classifier: Classifier) -> None:
     if classifier.name == TRACKED.name and classifier != TRACKED:
         raise ExportError(
             f"--name: expected another name than {TRACKED.name} for a classifier that differs from that recipe in its "
-            "transform, classes or tensors, or normalizes in its graph, because model_repository/ is the recipe's: give "
-            "one"
+            "transform, classes or tensors, or normalizes in its graph, because model_repository/ is the recipe's: "
+            "give one"
         )
 
 
