@@ -10,7 +10,8 @@ ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(NAME)),model_repository,build/$(NAME)/model_repository)
 
-.PHONY: help demo test fuzz setup export repository check serve classify parity bench-backend lint clean debian-packages
+.PHONY: help demo test fuzz setup export repository check serve classify parity bench-preprocess bench-backend
+.PHONY: bench-precision lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -44,8 +45,14 @@ classify: setup ## Classify a photo with the running server (IMAGE=photo.jpg)
 parity: setup ## Compare the service with Pillow and torch on your own images (IMAGES=FOLDER RECIPE= WEIGHTS=)
 	@$(run) benchmarks.parity --recipe $(RECIPE) --weights "$(WEIGHTS)" "$(or $(IMAGES),$(error give a folder: make parity IMAGES=photos))" $(ARGS)
 
+bench-preprocess: setup ## Time decode, resize and normalize against Pillow's (IMAGES=FOLDER for your own)
+	@$(run) benchmarks.preprocess $(IMAGES) $(ARGS)
+
 bench-backend: setup ## Measure the stand-in onnxruntime backend against ONNX Runtime itself (2 minutes)
 	@$(run) benchmarks.onnxruntime_backend
+
+bench-precision: setup ## Compare fp32, fp16, int8 and normalize-in-graph (WEIGHTS= IMAGES=FOLDER to calibrate with)
+	@$(run) benchmarks.precision --weights "$(WEIGHTS)" $(if $(IMAGES),--calibration "$(IMAGES)") $(ARGS)
 
 lint: ## Check style and types
 	@$(PYTHON) -m server.setup --dev && .venv/bin/ruff check . && .venv/bin/ruff format --check . && $(run) mypy

@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,10 +156,13 @@ def measure_in_process(session: Any) -> float:
 
 def measure_served(analyzer: PerfAnalyzer, options: ServerOptions, concurrency: int) -> float:
     """Return images/s through the server, with `concurrency` requests in flight, as its client counts them."""
+    return served_rate(analyzer, options, concurrency, {"-m": MODEL, "-b": str(BATCH), "--shared-memory": "system"})
+
+
+def served_rate(analyzer: PerfAnalyzer, options: ServerOptions, concurrency: int, what: Mapping[str, str]) -> float:
+    """The same for any model: `what` holds perf_analyzer's options for it and its inputs."""
     arguments = {
-        "-m": MODEL,
-        "-b": str(BATCH),
-        "--shared-memory": "system",
+        **what,
         "-i": "grpc",
         "-u": f"{options.client_host}:{options.grpc_port}",
         "--concurrency-range": str(concurrency),

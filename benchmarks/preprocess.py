@@ -1,7 +1,7 @@
 """`python -m benchmarks.preprocess [FOLDER]`: what `preprocess` takes for a photograph, by steps, and what Pillow does.
 
-One thread, in this process, without Triton, with the settings of model_repository/. Both take turns photograph by
-photograph, so that other work on the machine slows both; the medians of the rounds count.
+CPU time of one thread, in this process, without Triton, with the settings of model_repository/. Pillow's side
+normalizes by numpy. Both take turns photograph by photograph; the medians of the rounds count.
 """
 
 import argparse
@@ -99,30 +99,30 @@ def measure_round(files: Sequence[npt.NDArray[np.uint8]], config: FileConfig) ->
 def time_service(file: npt.NDArray[np.uint8], config: FileConfig) -> Times:
     table = normalization_table(config.mean, config.std)
     out = np.empty((3, config.crop_size, config.crop_size), np.float32)
-    started = time.perf_counter()
+    started = time.thread_time()
     image = decode(file, config.limits, config.exif_orientation)
-    decoded = time.perf_counter()
+    decoded = time.thread_time()
     crop = resize_and_center_crop(
         image, resize_size=config.resize_size, crop_size=config.crop_size, interpolation=config.interpolation
     )
-    resized = time.perf_counter()
+    resized = time.thread_time()
     normalize(crop, table, out)
-    return decoded - started, resized - decoded, time.perf_counter() - resized
+    return decoded - started, resized - decoded, time.thread_time() - resized
 
 
 def time_reference(file: npt.NDArray[np.uint8], config: FileConfig) -> Times:
     mean, std = np.array(config.mean, np.float32), np.array(config.std, np.float32)
-    started = time.perf_counter()
+    started = time.thread_time()
     image = reference_pixels(file.tobytes())
     image.load()  # Pillow decodes when it must
-    decoded = time.perf_counter()
+    decoded = time.thread_time()
     crop = reference_crop(
         image, resize_size=config.resize_size, crop_size=config.crop_size, interpolation=config.interpolation
     )
-    resized = time.perf_counter()
+    resized = time.thread_time()
     # in float32 and contiguous, as a network takes it
     np.ascontiguousarray(((crop.astype(np.float32) / 255 - mean) / std).transpose(2, 0, 1))
-    return decoded - started, resized - decoded, time.perf_counter() - resized
+    return decoded - started, resized - decoded, time.thread_time() - resized
 
 
 def mean_times(times: Sequence[Times]) -> Times:

@@ -29,17 +29,18 @@ def run_measurement(measure: Callable[[], int]) -> int:
         return 128 + stopped.number
 
 
-def export_repository(recipe: str, weights: str, folder: Path) -> Path:
+def export_repository(recipe: str, weights: str, folder: Path, *arguments: str) -> Path:
     """Export into `folder` by `python -m export model`, in a process of its own; return the repository it also writes.
 
-    `weights` is "pretrained", "random" or a file. Raises BenchmarkError where the export fails or takes too long.
+    `weights` is "pretrained", "random" or a file; `arguments` are further options. Raises BenchmarkError where the
+    export fails or takes too long.
     """
     repository = folder / "model_repository"
     source = weights if weights in ("pretrained", "random") else str(Path(weights).absolute())
     command = [sys.executable, "-m", "export", "model", "--recipe", recipe, "--weights", source]
     try:
         subprocess.run(
-            [*command, "--output", str(folder), "--repository", str(repository)],
+            [*command, *arguments, "--output", str(folder), "--repository", str(repository)],
             cwd=ROOT,
             check=True,
             timeout=EXPORT_TIMEOUT_S,

@@ -8,6 +8,7 @@ from pathlib import Path
 from .check.linter import find
 from .check.releases import OURS, RELEASES
 from .classifier import ACTIVATIONS, TRACKED, Classifier, check_name, read_manifest
+from .conversion import MIN_AGREEMENT, PRECISIONS, Conversion
 from .errors import ExportError, UnreachableHostError
 from .recipes import RECIPES, recipes_table
 from .repository import ROOT, TRACKED_REPOSITORY, write_repository
@@ -51,7 +52,7 @@ def run_model(options: argparse.Namespace) -> None:
     from .artifacts import export_classifier  # torch takes seconds to import: only where it is needed
     from .sources import source_of
 
-    manifest = export_classifier(source_of(options), name, options.activation, exported)
+    manifest = export_classifier(source_of(options), name, options.activation, exported, conversion_of(options))
     for change in manifest["added_to_the_graph"]:
         print(f"added to the graph: {change}")
     print(
@@ -122,6 +123,7 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     model.set_defaults(run=run_model)
     add_source_options(model)
     add_transform_options(model)
+    add_conversion_options(model)
     model.add_argument("--name", metavar="NAME", help="of the classifier (default: the recipe's, file's or function's)")
     model.add_argument("--output", type=Path, metavar="DIR", help="folder of the export (default: build/NAME)")
     model.add_argument("--repository", type=Path, metavar="DIR", help="also write a complete model repository there")
@@ -140,6 +142,41 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     checking.add_argument("repository", type=folder, metavar="REPOSITORY", help="folder with one folder a model")
     checking.add_argument("--triton", choices=RELEASES, default=OURS, help="served with (default: %(default)s)")
     return result, model
+
+
+def add_conversion_options(model: argparse.ArgumentParser) -> None:
+    model.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default: %(default)s")
+    model.add_argument(
+        "--calibration", type=Path, metavar="FOLDER", help="of images, for int8: half calibrate, half are judged"
+    )
+    model.add_argument(
+        "--min-agreement",
+        type=share,
+        default=MIN_AGREEMENT,
+        metavar="SHARE",
+        help="of the judged images with fp32's top-1, below which int8 is not written (default: %(default)s)",
+    )
+    model.add_argument(
+        "--normalize-in-graph",
+        action="store_true",
+        help="begin the graph with the normalization: `preprocess` then hands over 8-bit pixels",
+    )
+
+
+def conversion_of(options: argparse.Namespace) -> Conversion:
+    return Conversion(
+        precision=options.precision,
+        calibration=options.calibration,
+        min_agreement=options.min_agreement,
+        normalize_in_graph=options.normalize_in_graph,
+    )
+
+
+def share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, got {text}")
+    return value
 
 
 def add_source_options(model: argparse.ArgumentParser) -> None:

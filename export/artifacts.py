@@ -11,27 +11,33 @@ import onnxruntime
 import torch
 
 from .classifier import Classifier, check_is_not_tracked, to_manifest
+from .conversion import Conversion
 from .errors import ExportError
 from .files import EXPORTED_FILES, writable
+from .precision import convert
 from .pretrained import sha256
 from .sources import Source
 from .to_onnx import CHECKED_BATCHES, check_activation, measure_difference, opset_of, sample_images
 
 
-def export_classifier(source: Source, name: str, activation: str, folder: Path) -> dict[str, Any]:
+def export_classifier(
+    source: Source, name: str, activation: str, folder: Path, conversion: Conversion
+) -> dict[str, Any]:
     """Export into `folder`, all three files or none, and return the manifest."""
     with writable(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as new_folder:
         new = Path(new_folder)
         changes = source.write(new / "model.onnx")
-        classifier = describe_classifier(source, name, activation, new / "model.onnx")
+        classifier = describe_classifier(source, name, activation, conversion, new / "model.onnx")
         difference = measure_difference(source.run, source.transform, new / "model.onnx")
         check_activation(activation, source.run(sample_images(source.transform, batch=2)))
+        converted = convert(new / "model.onnx", source.transform, conversion)
         (new / "labels.txt").write_text("".join(f"{label}\n" for label in source.labels), "utf-8")
         manifest = {
             "made_from": source.made_from,
             "weights": source.weights,
             **to_manifest(classifier),
             "added_to_the_graph": changes,
+            "conversion": converted,
             "onnx": describe_graph(new / "model.onnx", classifier),
             "largest_relative_difference": difference,
             "checked_batches": CHECKED_BATCHES,
@@ -43,7 +49,7 @@ def export_classifier(source: Source, name: str, activation: str, folder: Path) 
     return manifest
 
 
-def describe_classifier(source: Source, name: str, activation: str, path: Path) -> Classifier:
+def describe_classifier(source: Source, name: str, activation: str, conversion: Conversion, path: Path) -> Classifier:
     """Take the names of tensors and the classes from the written graph.
 
     Raises ExportError where the labels are not as many as the classes, or the name is that of the tracked classifier.
@@ -62,6 +68,7 @@ def describe_classifier(source: Source, name: str, activation: str, path: Path) 
         classes=classes,
         input_name=graph_input.name,
         output_name=output.name,
+        takes_pixels=conversion.normalize_in_graph,
     )
     check_is_not_tracked(classifier)
     return classifier

@@ -25,6 +25,7 @@ class Classifier:
     classes: int
     input_name: str  # of the graph
     output_name: str
+    takes_pixels: bool = False  # uint8, where the graph begins with the normalization
 
 
 def check_name(name: str) -> None:
@@ -53,7 +54,8 @@ def check_is_not_tracked(classifier: Classifier) -> None:
     if classifier.name == TRACKED.name and classifier != TRACKED:
         raise ExportError(
             f"--name: expected another name than {TRACKED.name} for a classifier that differs from that recipe in its "
-            "transform, classes or tensors, because model_repository/ is the recipe's: give one"
+            "transform, classes or tensors, or normalizes in its graph, because model_repository/ is the recipe's: "
+            "give one"
         )
 
 
@@ -76,5 +78,5 @@ def read_manifest(exported: Path) -> Classifier:
 def from_manifest(manifest: Mapping[str, Any]) -> Classifier:
     given = manifest["transform"].items()
     transform: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given}
-    names = ("name", "activation", "classes", "input_name", "output_name")
+    names = ("name", "activation", "classes", "input_name", "output_name", "takes_pixels")
     return Classifier(transform=Transform(**transform), **{name: manifest[name] for name in names})

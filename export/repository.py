@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from google.protobuf import text_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelEnsembling
+from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelEnsembling
 
 from .classifier import TRACKED, Classifier
 from .errors import ExportError
@@ -110,7 +110,23 @@ def configs_for(classifier: Classifier, pattern: Mapping[str, ModelConfig]) -> d
             configs[name].parameters[key].string_value = json.dumps(value)
     for name in ("pipeline", "pipeline_frames"):
         fit_step(configs[name].ensemble_scheduling.step[1], classifier)
+    if classifier.takes_pixels:
+        hand_over_pixels(configs, classifier)
+    fit_warmup(configs[classifier.name])
     return configs
+
+
+def hand_over_pixels(configs: Mapping[str, ModelConfig], classifier: Classifier) -> None:
+    """Have preprocess hand over `pixels`, uint8, in place of `normalized`, float32, to a graph that normalizes."""
+    pixels, uint8 = "pixels", DataType.Value("TYPE_UINT8")
+    configs[classifier.name].input[0].data_type = uint8
+    for name in ("preprocess", "preprocess_frames"):
+        configs[name].output[0].name, configs[name].output[0].data_type = pixels, uint8
+    for name in ("pipeline", "pipeline_frames"):
+        first, second, _ = configs[name].ensemble_scheduling.step
+        del first.output_map["normalized"]
+        first.output_map[pixels] = pixels
+        second.input_map[classifier.input_name] = pixels
 
 
 def fit_classifier(config: ModelConfig, classifier: Classifier) -> None:
@@ -118,7 +134,6 @@ def fit_classifier(config: ModelConfig, classifier: Classifier) -> None:
     config.input[0].name, config.output[0].name = classifier.input_name, classifier.output_name
     config.input[0].dims[:] = [3, classifier.transform.crop_size, classifier.transform.crop_size]
     config.output[0].dims[:] = [classifier.classes]
-    fit_warmup(config)
 
 
 def fit_step(step: ModelEnsembling.Step, classifier: Classifier) -> None:

@@ -118,3 +118,8 @@ def normalize(image: npt.NDArray[np.uint8], table: npt.NDArray[np.float32], out:
     Takes uint8 (H, W, 3) and the float32 (1, 256, 3) of `normalization_table`; fills float32 (3, H, W).
     """
     cv2.split(cv2.LUT(image, table), list(out))
+
+
+def channels_first(image: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> None:
+    """Write uint8 (H, W, 3) to uint8 `out` (3, H, W), for a network that normalizes by itself."""
+    cv2.split(image, list(out))

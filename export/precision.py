@@ -1,0 +1,89 @@
+"""What is made of a checked float32 graph: fp16, int8, the normalization inside. Each is compared with fp32."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnxruntime.quantization.onnx_model import ONNXModel
+from onnxruntime.transformers.float16 import convert_float_to_float16
+
+from .calibration import read_pixels
+from .comparison import Comparison, compare, logits_of, normalized
+from .conversion import Conversion
+from .errors import ExportError
+from .in_graph import normalize_in_graph
+from .quantization import quantize
+from .recipes import Transform
+
+# 11 significant bits give 1e-3 of the largest logit; an overflow, or an operator that takes no fp16, errs by far more.
+MAX_FP16_DIFFERENCE = 2e-2
+
+
+def convert(path: Path, transform: Transform, conversion: Conversion) -> dict[str, Any]:
+    """Replace the float32 graph at `path` by what is asked for; return what the manifest says of it.
+
+    Raises ExportError, and leaves `path` as it is, where its answers are too far from fp32's.
+    """
+    model = onnx.load(path)
+    described: dict[str, Any] = {"precision": conversion.precision, "normalize_in_graph": conversion.normalize_in_graph}
+    if conversion.precision == "fp16":
+        model = tidied(convert_float_to_float16(model, keep_io_types=True))
+        described["largest_relative_difference_from_fp32"] = check_fp16(path, model, transform)
+    elif conversion.precision == "int8":
+        model, comparison = make_int8(model, transform, conversion)
+        described["int8"] = comparison.described()
+        print(f"int8 against fp32: {comparison}", flush=True)
+    if conversion.normalize_in_graph:
+        normalize_in_graph(model, transform)
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, path)
+    return described
+
+
+def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Put the nodes in order and drop unused constants: conversions leave new nodes last and old constants behind."""
+    used = {name for node in model.graph.node for name in node.input}
+    for node in [node for node in model.graph.node if node.op_type == "Constant" and not used & set(node.output)]:
+        model.graph.node.remove(node)
+    result = ONNXModel(model)
+    result.clean_initializers()
+    result.topological_sort()
+    return model
+
+
+def check_fp16(path: Path, model: onnx.ModelProto, transform: Transform) -> float:
+    """Return max |fp16 - fp32| / max |fp32| over the logits of eight random images; ExportError where it is large."""
+    size = transform.crop_size
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 3, size, size), np.uint8)
+    expected, actual = (logits_of(graph, normalized(pixels, transform)) for graph in (path, model))
+    difference = float(np.abs(actual - expected).max() / np.abs(expected).max())
+    if not difference <= MAX_FP16_DIFFERENCE:  # so that NaN fails too
+        raise ExportError(
+            f"--precision fp16: expected logits within {MAX_FP16_DIFFERENCE:g} of fp32's, relative to the largest, got "
+            f"{difference:.1e}: its values do not fit fp16; take fp32 or int8"
+        )
+    return difference
+
+
+def make_int8(
+    model: onnx.ModelProto, transform: Transform, conversion: Conversion
+) -> tuple[onnx.ModelProto, Comparison]:
+    """Calibrate on one half of the images, judge on the other; raise ExportError below the agreement asked for."""
+    if conversion.calibration is None:
+        raise ExportError("--precision int8: expected --calibration FOLDER with some hundred images, got none")
+    calibration, held_out = halves(read_pixels(conversion.calibration, transform))
+    quantized = tidied(quantize(model, normalized(calibration, transform)))
+    comparison = compare(model, quantized, normalized(held_out, transform))
+    if comparison.agreement < conversion.min_agreement:
+        raise ExportError(
+            f"--precision int8: expected fp32's top-1 on at least {conversion.min_agreement:.1%} of the held-out "
+            f"images, got {comparison}: calibrate with more images, such as are served, or lower --min-agreement"
+        )
+    return quantized, comparison
+
+
+def halves(pixels: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Every other image, so that folders sorted by class give both halves every class."""
+    return pixels[::2], pixels[1::2]

@@ -1,0 +1,285 @@
+"""fp16, int8 and the normalization in the graph: against fp32, through the real server and by themselves."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from export.__main__ import EXIT_FAILED
+from export.__main__ import main as export
+from export.calibration import read_pixels
+from export.classifier import TRACKED, check_is_not_tracked
+from export.comparison import logits_of, normalized
+from export.errors import ExportError
+from export.in_graph import normalize_in_graph
+from export.precision import halves
+from export.quantization import BINS, Observed, best_range, quantize
+from export.recipes import RECIPES, Transform
+from export.rounding import round_together
+from export.to_onnx import write_onnx
+from server.process import TritonServer
+from tests.asking import ask, ask_model, connect, padded, tensor
+from tests.conftest import RESNET50_WEIGHTS, SHARED, export_repository, need_shared
+from tests.running import started
+
+LITE0 = RECIPES["efficientnet_lite0"]
+SERVED_PHOTOS = ("coffee.png", "chelsea.png", "motorcycle_left.png", "rocket.jpg")
+
+
+@pytest.fixture(scope="module")
+def files(photos: Path) -> list[bytes]:
+    return [(photos / name).read_bytes() for name in SERVED_PHOTOS]
+
+
+@pytest.fixture(scope="module")
+def pixels_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """efficientnet_lite0 in float32, normalizing in the graph."""
+    folder = tmp_path_factory.mktemp("pixels")
+    with started(export_repository(folder, "--recipe", LITE0.name, "--normalize-in-graph")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def int8_server(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Iterator[TritonServer]:
+    """efficientnet_lite0 in 8 bits, normalizing in the graph; calibrated with few images."""
+    arguments = ["--precision", "int8", "--calibration", str(photos), "--min-agreement", "0.6", "--normalize-in-graph"]
+    folder = tmp_path_factory.mktemp("int8")
+    with started(export_repository(folder, "--recipe", LITE0.name, *arguments)) as server:
+        yield server
+
+
+def model_input_and_logits(server: TritonServer, files: list[bytes], output: str) -> tuple[npt.NDArray[Any], Any]:
+    """What `preprocess` hands over, and what the classifier makes of it."""
+    client = connect(server, "grpc")
+    try:
+        handed = client.infer("preprocess", [tensor("grpc", "raw_image", padded(files))]).as_numpy(output)
+        data_type = "UINT8" if handed.dtype == np.uint8 else "FP32"
+        answer = client.infer(LITE0.name, [tensor("grpc", "input", handed, data_type)])
+        return handed, answer.as_numpy("logits")
+    finally:
+        client.close()
+
+
+# The normalization in the graph
+
+
+def test_normalized_in_the_graph_the_logits_are_the_same(
+    server: TritonServer, pixels_server: TritonServer, files: list[bytes]
+) -> None:
+    floats, expected = model_input_and_logits(server, files, "normalized")
+    pixels, actual = model_input_and_logits(pixels_server, files, "pixels")
+    assert pixels.dtype == np.uint8
+    assert (pixels.shape, 4 * pixels.nbytes) == (floats.shape, floats.nbytes)
+    assert np.abs(actual - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+def test_normalized_in_the_graph_the_pipelines_answer_the_same(
+    server: TritonServer, pixels_server: TritonServer, files: list[bytes]
+) -> None:
+    frame = np.random.default_rng(0).integers(0, 256, (1, 300, 411, 3), np.uint8)
+    for answers in (
+        [ask(each, "grpc", files) for each in (server, pixels_server)],
+        [ask_model(each, "grpc", "pipeline_frames", "frame", frame) for each in (server, pixels_server)],
+    ):
+        expected, actual = answers
+        np.testing.assert_array_equal(actual["class_id"], expected["class_id"])
+        np.testing.assert_allclose(actual["score"], expected["score"], atol=1e-4)
+
+
+def test_where_preprocess_hands_over_pixels_a_bad_image_still_fails_alone(
+    pixels_server: TritonServer, files: list[bytes]
+) -> None:
+    answer = ask(pixels_server, "grpc", [files[0], b"no image"])
+    assert answer["error"][0, 0] == b""
+    assert answer["error"][1, 0].startswith(b"preprocess: not_an_image:")
+    assert answer["label"][0, 0] == b"espresso"
+
+
+def test_every_level_is_normalized_as_the_formula_says() -> None:
+    transform = RECIPES["resnet50"].transform
+    image = onnx.helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, ["batch", 3, 256, 1])
+    output = onnx.helper.make_tensor_value_info("same", onnx.TensorProto.FLOAT, ["batch", 3, 256, 1])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["image"], ["same"])], "g", [image], [output])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    normalize_in_graph(model, transform)
+    onnx.checker.check_model(model, full_check=True)
+    levels = np.broadcast_to(np.arange(256, dtype=np.uint8).reshape(1, 1, 256, 1), (1, 3, 256, 1))
+    (actual,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"image": levels})
+    for channel in range(3):
+        expected = [(level / 255 - transform.mean[channel]) / transform.std[channel] for level in range(256)]
+        # float32 rounding of values up to 2.7 errs by 5e-7; dividing by 256 by 0.017
+        np.testing.assert_allclose(actual[0, channel, :, 0], expected, rtol=0, atol=1e-6)
+    with pytest.raises(ExportError, match=r"expected a graph whose input is FLOAT \[N, 3, H, W\], got UINT8"):
+        normalize_in_graph(model, transform)
+
+
+def test_a_graph_that_normalizes_is_not_for_the_tracked_repository() -> None:
+    with pytest.raises(ExportError, match="--name: expected another name than resnet50"):
+        check_is_not_tracked(dataclasses.replace(TRACKED, takes_pixels=True))
+
+
+# fp16
+
+
+def test_fp16_answers_as_fp32(server: TritonServer, files: list[bytes], lite0: Path, tmp_path: Path) -> None:
+    repository = export_repository(tmp_path, "--recipe", LITE0.name, "--precision", "fp16")
+    sizes = [(each / LITE0.name / "1" / "model.onnx").stat().st_size for each in (lite0, repository)]
+    assert sizes[1] < 0.55 * sizes[0]
+    with started(repository) as fp16:
+        expected, actual = (model_input_and_logits(each, files, "normalized")[1] for each in (server, fp16))
+    # 11 significant bits, some hundred layers
+    assert np.abs(actual - expected).max() <= 0.01 * np.abs(expected).max()
+    np.testing.assert_array_equal(actual.argmax(axis=1), expected.argmax(axis=1))
+
+
+# int8
+
+
+def test_int8_normalizing_in_the_graph_answers_as_fp32(
+    server: TritonServer, int8_server: TritonServer, files: list[bytes]
+) -> None:
+    expected, actual = (ask(each, "grpc", files) for each in (server, int8_server))
+    clear = expected["score"][:, 0] - expected["score"][:, 1] > 0.2  # a cat may be of two kinds
+    assert clear.any()
+    np.testing.assert_array_equal(actual["class_id"][clear, 0], expected["class_id"][clear, 0])
+    np.testing.assert_allclose(actual["score"][:, 0], expected["score"][:, 0], atol=0.2)
+
+
+def test_int8_that_disagrees_is_refused_and_not_written(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def backwards(model: onnx.ModelProto, images: object) -> onnx.ModelProto:
+        """The last class first."""
+        result = onnx.ModelProto()
+        result.CopyFrom(model)
+        last = next(node for node in result.graph.node if "logits" in node.output)
+        last.output[:] = ["positive"]
+        result.graph.node.append(onnx.helper.make_node("Neg", ["positive"], ["logits"]))
+        return result
+
+    monkeypatch.setattr("export.precision.quantize", backwards)
+    arguments = ["model", "--recipe", LITE0.name, "--precision", "int8", "--output", str(tmp_path)]
+    assert export([*arguments, "--calibration", str(photos)]) == EXIT_FAILED
+    message = capsys.readouterr().err
+    assert message.startswith("--precision int8: expected fp32's top-1 on at least 95.0% of the held-out images, got ")
+    assert "the same top-1 on 0 of " in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_int8_needs_images(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no image")
+    with pytest.raises(ExportError, match="expected a folder with at least 16 images, got 0 in 1 files"):
+        read_pixels(tmp_path, LITE0.transform)
+
+
+def test_calibration_without_a_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["model", "--recipe", LITE0.name, "--weights", "random", "--precision", "int8"]
+    assert export([*arguments, "--output", str(tmp_path)]) == EXIT_FAILED
+    assert "--precision int8: expected --calibration FOLDER" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network with what the rounding tells apart: few inputs, groups, a residual, a Gemm."""
+
+    class Small(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = torch.nn.Conv2d(3, 16, 3, stride=2, padding=1)
+            self.grouped = torch.nn.Conv2d(16, 16, 3, padding=1, groups=16)
+            self.wide = torch.nn.Conv2d(16, 16, 5, padding=2)
+            self.last = torch.nn.Linear(16, 10)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.first(x).relu()
+            x = x + self.wide(self.grouped(x).relu())
+            return self.last(x.mean(dim=(2, 3)))  # type: ignore[no-any-return]
+
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("small") / "model.onnx"
+    write_onnx(Small().eval(), 32, path)
+    return path
+
+
+def smooth_images(count: int) -> npt.NDArray[np.float32]:
+    """(count, 3, 32, 32) as photographs are: neighbours alike."""
+    noise = np.random.default_rng(0).normal(size=(count, 3, 32, 32))
+    return (noise.cumsum(axis=2).cumsum(axis=3) / 32).astype(np.float32)
+
+
+def test_the_quantized_graph_is_near_and_its_output_is_float(small: Path) -> None:
+    model, images = onnx.load(small), smooth_images(24)
+    quantized = quantize(model, images[::2])
+    expected, actual = (logits_of(graph, images[1::2]) for graph in (model, quantized))
+    assert np.abs(actual - expected).max() <= 0.1 * np.abs(expected).max()  # of 256 levels, in four layers
+    made_by = {name: node.op_type for node in quantized.graph.node for name in node.output}
+    assert made_by["logits"] == "Gemm"
+    assert {"QuantizeLinear", "DequantizeLinear"} <= set(made_by.values())
+
+
+def test_the_same_images_give_the_same_bytes(small: Path) -> None:
+    program = (
+        "import hashlib, onnx, sys; from export.quantization import quantize; "
+        "from tests.test_precision import smooth_images; "
+        "model = quantize(onnx.load(sys.argv[1]), smooth_images(8)); "
+        "print(hashlib.sha256(model.SerializeToString()).hexdigest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program, str(small)],
+            env={**os.environ, "PYTHONHASHSEED": seed},  # the order of sets
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_weights_rounded_together_keep_the_outputs_nearer() -> None:
+    generator = np.random.default_rng(0)
+    weights = generator.normal(size=(8, 27)).astype(np.float32)
+    inputs = generator.normal(size=(500, 1)) + 0.1 * generator.normal(size=(500, 27))  # all nearly alike
+    together = round_together(weights, inputs.T @ inputs / len(inputs))
+    scale = np.abs(weights).max(axis=1, keepdims=True) / 127
+    one_by_one = np.round(weights / scale) * scale
+    errors = [np.square(inputs @ (rounded - weights).T).mean() for rounded in (together, one_by_one)]
+    assert errors[0] < 0.2 * errors[1]
+    np.testing.assert_allclose(together / scale, np.round(together / scale), atol=1e-3)
+    np.testing.assert_array_equal(np.abs(together).max(axis=1), np.abs(weights).max(axis=1))
+
+
+def test_a_rare_outlier_does_not_take_the_levels_from_all_others() -> None:
+    counts = np.zeros(BINS, np.int64)
+    counts[BINS // 2 : BINS * 3 // 4] = 1000  # from 0 to 4
+    counts[-1] = 1  # and one of 8
+    low, high = best_range(Observed(lowest=-8, highest=8, counts=counts))
+    assert 3.9 < high < 5
+    assert low == -high
+
+
+def test_int8_of_trained_weights_keeps_the_top_1(tmp_path: Path) -> None:
+    """Calibrated on each half of 125 photographs and judged on the other. The speed is for benchmarks.precision."""
+    weights, folder = need_shared(RESNET50_WEIGHTS), need_shared(SHARED / "images" / "photos")
+    transform: Transform = RECIPES["resnet50"].transform
+    assert export(["model", "--weights", str(weights), "--output", str(tmp_path)]) == 0
+    model = onnx.load(tmp_path / "model.onnx")
+    both = [normalized(half, transform) for half in halves(read_pixels(folder, transform))]
+    changed = 0
+    for calibration, judged in (both, both[::-1]):
+        expected, actual = (logits_of(graph, judged).argmax(axis=1) for graph in (model, quantize(model, calibration)))
+        changed += int((expected != actual).sum())
+    print(f"of 125 photographs: another top-1 than fp32's on {changed}")
+    assert changed <= 2
