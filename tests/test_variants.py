@@ -109,7 +109,7 @@ def test_the_plan_is_built_for_all_batches_and_kept_by_a_refresh(lite0: Path, tm
     plan = repository / NETWORK / "1" / read(repository, PLAN).default_model_filename
     words = plan.read_text().split()
     assert {"--fp16", "--minShapes=input:1x3x224x224", "--maxShapes=input:32x3x224x224"} <= set(words)
-    arguments = ["--recipe", NETWORK, "--output", str(lite0.parent), "--repository", str(repository)]
+    arguments = ["--name", NETWORK, "--output", str(lite0.parent), "--repository", str(repository)]
     assert export(["repository", *arguments]) == 0
     assert plan.is_file()
 
