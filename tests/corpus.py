@@ -1,7 +1,6 @@
 """Valid image files of every format, variant and odd size: the same ones in every run, one in memory at a time."""
 
 import functools
-import io
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from PIL import Image, PngImagePlugin
 
 from server.installation import package_folder
 from tests import writers
+from tests.writers import encoded, gradient
 
 SIZES = [(1, 1), (1, 7), (7, 1), (17, 11), (61, 43), (224, 224), (256, 256), (257, 300), (500, 375), (375, 500)]
 SIZES += [(1000, 3), (3, 1000), (1500, 1000), (231, 504)]  # width x height
@@ -77,7 +77,7 @@ class Picture:
 
     def rgb(self) -> npt.NDArray[np.uint8]:
         if self.content == "gradient":
-            return _gradient(self.width, self.height)
+            return gradient(self.width, self.height)
         if self.content == "noise":
             seed = self.width * 10_000 + self.height
             return np.random.default_rng(seed).integers(0, 256, (self.height, self.width, 3), dtype=np.uint8)
@@ -107,14 +107,6 @@ class Picture:
         return ((picture.astype(np.uint16) << 8 | noise) >> (16 - depth)).astype(np.uint16)
 
 
-def _gradient(width: int, height: int) -> npt.NDArray[np.uint8]:
-    """Another pattern in each channel, so that swapped axes or channels show."""
-    y, x = np.mgrid[0:height, 0:width]
-    channels = [x * 255 / max(width - 1, 1), y * 255 / max(height - 1, 1), (x * y) % 256]
-    gradient: npt.NDArray[np.uint8] = np.stack(channels, axis=2).astype(np.uint8)
-    return gradient
-
-
 def _text(width: int, height: int) -> npt.NDArray[np.uint8]:
     """A scanned page, blue ink on yellow paper, repeated to fill the size."""
     page = np.asarray(_photo("page.png").convert("L"))
@@ -136,12 +128,6 @@ GRADIENT, NOISE, TINY = Picture("gradient", 61, 43), Picture("noise", 61, 43), P
 
 def saved(picture: Picture, format: str, mode: str = "RGB", **options: Any) -> bytes:
     return encoded(picture.image(mode), format, **options)
-
-
-def encoded(image: Image.Image, format: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, format, **options)
-    return file.getvalue()
 
 
 def saved_by_opencv(pixels: npt.NDArray[Any], extension: str, *options: int) -> bytes:

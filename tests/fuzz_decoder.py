@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 import hypothesis
 import numpy as np
@@ -34,10 +35,10 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from python_models.preprocess.decode import Limits, decode
-from python_models.preprocess.errors import InvalidImageError
+from python_models.preprocess.errors import Code, InvalidImageError
 from tests.corpus import Sample, recipes
 
-CODES = {"empty", "not_an_image", "truncated", "corrupt", "too_many_bytes", "too_many_pixels", "unsupported"}
+CODES = set(get_args(Code))
 LIMITS = Limits(max_image_bytes=1 << 20, max_image_pixels=1 << 20, max_image_frames=100, max_jpeg_scans=100)
 MAX_CPU_SECONDS = 1.0  # of one file; within these limits an honest one takes hundredths
 # Of all files together, above what is in use once every valid sample has been decoded: twice RGBA of the most pixels,

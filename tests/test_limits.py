@@ -1,7 +1,6 @@
 """What hostile files cost: those above the limits nothing, those within them what the limits say."""
 
 import concurrent.futures
-import io
 import json
 import math
 import struct
@@ -26,16 +25,11 @@ from server.process import TritonServer
 from tests import writers
 from tests.asking import ask
 from tests.running import pids_of
+from tests.writers import encoded
 
 DEFAULT = Limits(max_image_bytes=1 << 26, max_image_pixels=1 << 26, max_image_frames=1000, max_jpeg_scans=20)
 REFUSAL_CPU_S = 0.1
 REFUSAL_GROWTH_BYTES = 64 << 20
-
-
-def encoded(image: Image.Image, format: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, format, **options)
-    return file.getvalue()
 
 
 # Above the limits

@@ -15,6 +15,7 @@ from python_models.preprocess.transforms import (
     rows_come_first,
     span,
 )
+from tests.writers import gradient
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 # Bicubic's taps are up to 1.1 and partly negative: one level in the first pass can be two after the second.
@@ -24,14 +25,6 @@ LEVEL = 1 / 255 / min(STD)  # of 255, in normalized units
 SIZES = [(1, 1), (17, 11), (44, 32), (224, 224), (256, 256), (257, 300), (640, 427), (427, 640), (1500, 1000)]
 # Upscaled 85 times, tall enough for Pillow to resize the height first, and 28/31, whose taps repeat every 31 pixels.
 SIZES += [(1000, 3), (3, 1000), (300, 3000), (1000, 2100), (231, 504)]
-
-
-def smooth(width: int, height: int) -> npt.NDArray[np.uint8]:
-    """A different gradient in each channel: full of values halfway between two levels, where roundings show."""
-    y, x = np.mgrid[0:height, 0:width]
-    channels = [x * 255 / max(width - 1, 1), y * 255 / max(height - 1, 1), (x * y) % 256]
-    image: npt.NDArray[np.uint8] = np.stack(channels, axis=2).astype(np.uint8)
-    return image
 
 
 def noise(width: int, height: int) -> npt.NDArray[np.uint8]:
@@ -52,7 +45,7 @@ def difference(image: npt.NDArray[np.uint8], resize_size: int, interpolation: st
 @pytest.mark.parametrize("interpolation", INTERPOLATIONS)
 @pytest.mark.parametrize("resize_size", [256, 232])  # torchvision's two; a 232nd is no number of float32
 def test_crop_matches_the_whole_image_resized(size: tuple[int, int], interpolation: str, resize_size: int) -> None:
-    for picture in (smooth, noise):
+    for picture in (gradient, noise):
         levels = difference(picture(*size), resize_size, interpolation)
         # The promise is one level, and a mean of 0.0005 in normalized units. A shift of the box by its float32 rounding
         # alone changes up to 6 % of a gradient's pixels, a mean of 0.001.

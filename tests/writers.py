@@ -1,5 +1,6 @@
 """Image files written by hand from raw sample values: the variants that Pillow reads and does not write."""
 
+import io
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 Samples = npt.NDArray[Any]  # unsigned integers (H, W, C), each below 2 ** depth
 
@@ -15,6 +17,20 @@ def packed(samples: Samples, depth: int) -> npt.NDArray[np.uint8]:
     """The rows (H, bytes) of an image: samples of 1 to 16 bits, most significant bit first, each row from a byte on."""
     bits = samples.astype(np.uint16)[..., None] >> np.arange(depth - 1, -1, -1, dtype=np.uint16) & 1
     return np.packbits(bits.reshape(len(samples), -1).astype(np.uint8), axis=1)
+
+
+def gradient(width: int, height: int) -> npt.NDArray[np.uint8]:
+    """Another pattern in each channel, so that swapped axes or channels show; full of ties, where roundings show."""
+    y, x = np.mgrid[0:height, 0:width]
+    channels = [x * 255 / max(width - 1, 1), y * 255 / max(height - 1, 1), (x * y) % 256]
+    image: npt.NDArray[np.uint8] = np.stack(channels, axis=2).astype(np.uint8)
+    return image
+
+
+def encoded(image: Image.Image, format: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, format, **options)
+    return file.getvalue()
 
 
 # PNG

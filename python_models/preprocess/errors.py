@@ -1,5 +1,9 @@
 """What can be wrong with an image."""
 
+from typing import Literal
+
+Code = Literal["empty", "not_an_image", "truncated", "corrupt", "too_many_bytes", "too_many_pixels", "unsupported"]
+
 
 class InvalidImageError(ValueError):
     """The file is at fault, not the service.
@@ -7,6 +11,6 @@ class InvalidImageError(ValueError):
     `code` is the contract, `detail` says what was expected and what arrived.
     """
 
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(self, code: Code, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
         self.code, self.detail = code, detail
