@@ -29,7 +29,7 @@ def failing_decoder(kind: str, file: npt.NDArray[np.uint8]) -> npt.NDArray[np.ui
     if kind == "exception":
         raise KeyError("not documented")
     if kind == "undocumented":
-        raise InvalidImageError("Oops", "a code of its own")
+        raise InvalidImageError("Oops", "a code of its own")  # type: ignore[arg-type]
     if kind == "slow":
         end = time.process_time() + 1.1
         while time.process_time() < end:
