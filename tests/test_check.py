@@ -470,6 +470,39 @@ def test_an_older_release_reads_less(repository: Path) -> None:
     assert fields == ["opset", "ir_version"]
 
 
+# No repository
+
+
+def planted(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
+
+
+@pytest.mark.parametrize(
+    ("paths", "cure"),
+    [
+        ((), "run `make export repository`"),
+        (("model.onnx", "notes/todo.txt", ".git/config.pbtxt"), "run `make export repository`"),
+        (
+            ("model.onnx", "model_repository/net/config.pbtxt", "model_repository/pipeline/config.pbtxt"),
+            "there are models in {}/model_repository, give that",
+        ),
+        (
+            ("a/model_repository/net/config.pbtxt", "b/model_repository/net/config.pbtxt"),
+            "there are models in {}/a/model_repository, {}/b/model_repository, give that",
+        ),
+        (("config.pbtxt", "1/model.onnx"), "this is one model, the repository is {}/.."),
+    ],
+    ids=["empty", "stray files", "an export", "exports", "a model"],
+)
+def test_a_folder_without_models_is_no_repository(tmp_path: Path, paths: tuple[str, ...], cure: str) -> None:
+    planted(tmp_path, *paths)
+    (finding,) = find(tmp_path, "24.10")
+    expected = f"{tmp_path}: models: expected at least one folder with a config.pbtxt, got none: "
+    assert str(finding) == expected + cure.replace("{}/..", str(tmp_path.parent)).replace("{}", str(tmp_path))
+
+
 # The command
 
 
@@ -492,4 +525,6 @@ def test_the_exit_status_says_whether_anything_was_found(repository: Path, tmp_p
         ],
     )
     assert run(str(tmp_path / "nowhere")).returncode == 2
+    (tmp_path / "empty").mkdir()
+    assert run(str(tmp_path / "empty")).returncode == 1
     assert run(str(repository), "--triton", "19.01").returncode == 2

@@ -61,6 +61,8 @@ def find(repository: Path, triton: str) -> list[Finding]:
         graphs.engine_cache,
         lambda model: graphs.release(model, triton),
     )
+    if nothing := [*files.no_models(repository)]:
+        return nothing  # what other rules say of the folders in it would mislead
     return [*_found(repository, (*files.RULES, *CHEAP_RULES, *graph_rules), ENSEMBLE_RULES)]
 
 
