@@ -13,13 +13,12 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from .check.releases import OURS, newest_onnx
 from .errors import ExportError, first_line
 from .recipes import Transform
 from .tidy import unique_name
 from .to_onnx import FloatArray, opset_of
 
-# What the ONNX Runtime of Triton 24.10 (1.19.2) reads. Source: its docs, reference/compatibility.
-MAX_OPSET, MAX_IR_VERSION = 21, 10
 INPUT_TYPES: dict[str, type[np.number[Any]]] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
@@ -102,11 +101,12 @@ def load(path: Path) -> onnx.ModelProto:
         ) from error
     if not model.graph.node:
         raise ExportError(f"--onnx: expected an ONNX file, got {path}, which has no graph")
+    version, newest_opset, newest_ir = newest_onnx(OURS)
     opset = opset_of(model)
-    if opset > MAX_OPSET or model.ir_version > MAX_IR_VERSION:
+    if opset > newest_opset or model.ir_version > newest_ir:
         raise ExportError(
-            f"{path.name}: expected at most opset {MAX_OPSET} and IR version {MAX_IR_VERSION}, which the ONNX Runtime "
-            f"1.19.2 of Triton 24.10 reads, got {opset} and {model.ir_version}: export it with opset 17 "
+            f"{path.name}: expected at most opset {newest_opset} and IR version {newest_ir}, which the ONNX Runtime "
+            f"{version} of Triton {OURS} reads, got {opset} and {model.ir_version}: export it with opset 17 "
             "(torch: opset_version=17, tf2onnx: --opset 17)"
         )
     return model
