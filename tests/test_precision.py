@@ -1,6 +1,7 @@
 """fp16, int8 and the normalization in the graph: against fp32, through the real server and by themselves."""
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -33,6 +34,9 @@ from tests.conftest import RESNET50_WEIGHTS, SHARED, export_repository, need_sha
 from tests.running import started
 
 LITE0 = RECIPES["efficientnet_lite0"]
+SMALL = Transform(
+    resize_size=36, crop_size=32, interpolation="bilinear", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
+)
 SERVED_PHOTOS = ("coffee.png", "chelsea.png", "motorcycle_left.png", "rocket.jpg")
 
 
@@ -56,6 +60,15 @@ def int8_server(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Itera
     folder = tmp_path_factory.mktemp("int8")
     with started(export_repository(folder, "--recipe", LITE0.name, *arguments)) as server:
         yield server
+
+
+def export_small(graph: Path, folder: Path, *options: str) -> int:
+    """Export a graph of 32 x 32 pixels to 10 logits, with the transform SMALL, to folder/out."""
+    (folder / "labels.txt").write_text("".join(f"{number}\n" for number in range(10)))
+    sizes = ["--resize-size", str(SMALL.resize_size), "--crop-size", str(SMALL.crop_size)]
+    colours = ["--mean", *map(str, SMALL.mean), "--std", *map(str, SMALL.std)]
+    files = ["--onnx", str(graph), "--labels", str(folder / "labels.txt"), "--output", str(folder / "out")]
+    return export(["model", *files, *sizes, *colours, "--interpolation", SMALL.interpolation, *options])
 
 
 def model_input_and_logits(server: TritonServer, files: list[bytes], output: str) -> tuple[npt.NDArray[Any], Any]:
@@ -126,6 +139,42 @@ def test_every_level_is_normalized_as_the_formula_says() -> None:
 def test_a_graph_that_normalizes_is_not_for_the_tracked_repository() -> None:
     with pytest.raises(ExportError, match="--name: expected another name than resnet50"):
         check_is_not_tracked(dataclasses.replace(TRACKED, takes_pixels=True))
+
+
+# The check of the file that is written
+
+
+def test_a_wrong_normalization_in_the_graph_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(model: onnx.ModelProto, transform: Transform) -> None:
+        normalize_in_graph(model, dataclasses.replace(transform, mean=(0.4, 0.4, 0.4)))
+
+    monkeypatch.setattr("export.precision.normalize_in_graph", wrong)
+    assert export(["model", "--recipe", LITE0.name, "--normalize-in-graph", "--output", str(tmp_path)]) == EXIT_FAILED
+    message = capsys.readouterr().err
+    assert message.startswith("model.onnx: expected outputs within 0.0001 of those of what it was made from")
+    assert message.endswith(": leave --normalize-in-graph away\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_the_manifest_has_the_difference_of_the_file_that_is_written(
+    precision: str, small: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--precision", precision, "--normalize-in-graph"]
+    options += ["--calibration", str(photos), "--min-agreement", "0"] if precision == "int8" else []
+    assert export_small(small, tmp_path, *options) == 0
+    images = np.random.default_rng(7).integers(0, 256, (24, 3, 32, 32), np.uint8)
+    given, written = logits_of(small, normalized(images, SMALL)), logits_of(tmp_path / "out" / "model.onnx", images)
+    found = np.abs(written - given).max() / np.abs(given).max()
+    difference = json.loads((tmp_path / "out" / "manifest.json").read_text())["largest_relative_difference"]
+    assert difference == float(f"{difference:.1e}")
+    assert found / 10 < difference < found * 10  # other pixels than the export's
+    name = "difference" if precision == "fp32" else f"difference in {precision}"
+    assert f"; largest {name} from the graph as it came at batches 1, 2 and 7: {difference:.1e} of " in (
+        capsys.readouterr().out
+    )
 
 
 # fp16
