@@ -28,3 +28,7 @@ class Conversion:
     calibration: Path | None = None  # a folder of images, for int8
     min_agreement: float = MIN_AGREEMENT  # share of held-out images with fp32's top-1, below which int8 is refused
     normalize_in_graph: bool = False
+
+    def __str__(self) -> str:
+        """As on the command line."""
+        return f"--precision {self.precision}{' --normalize-in-graph' * self.normalize_in_graph}"

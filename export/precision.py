@@ -12,10 +12,11 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 from .calibration import read_pixels
 from .comparison import Comparison, compare, normalized
 from .conversion import Conversion
-from .errors import ExportError
+from .errors import ExportError, first_line
 from .in_graph import normalize_in_graph
 from .quantization import quantize
 from .recipes import Transform
+from .tidy import in_plain_form
 
 
 def convert(path: Path, transform: Transform, conversion: Conversion) -> dict[str, Any]:
@@ -23,7 +24,24 @@ def convert(path: Path, transform: Transform, conversion: Conversion) -> dict[st
 
     Raises ExportError, and leaves `path` as it is, where int8 disagrees with fp32 too often.
     """
-    model = onnx.load(path)
+    try:
+        model, described = converted(in_plain_form(onnx.load(path)), transform, conversion)
+        onnx.checker.check_model(model, full_check=True)
+    except (ExportError, OSError):
+        raise
+    except Exception as error:  # onnx and ONNX Runtime have no common base class
+        raise ExportError(
+            f"{path.name}: expected a graph that can be converted ({conversion}), got {type(error).__name__}: "
+            f"{first_line(error)}: export it again with opset 17, or leave these options away"
+        ) from error
+    onnx.save(model, path)
+    return described
+
+
+def converted(
+    model: onnx.ModelProto, transform: Transform, conversion: Conversion
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """The graph that is asked for, from `model` in float32, and what the manifest says of it."""
     described: dict[str, Any] = {"precision": conversion.precision, "normalize_in_graph": conversion.normalize_in_graph}
     if conversion.precision == "fp16":
         model = tidied(convert_float_to_float16(model, keep_io_types=True))
@@ -33,9 +51,7 @@ def convert(path: Path, transform: Transform, conversion: Conversion) -> dict[st
         print(f"int8 against fp32: {comparison}", flush=True)
     if conversion.normalize_in_graph:
         normalize_in_graph(model, transform)
-    onnx.checker.check_model(model, full_check=True)
-    onnx.save(model, path)
-    return described
+    return model, described
 
 
 def tidied(model: onnx.ModelProto) -> onnx.ModelProto:

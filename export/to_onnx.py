@@ -14,6 +14,7 @@ from python_models.preprocess.transforms import normalization_table, normalize
 
 from .errors import ExportError, first_line
 from .recipes import Transform
+from .tidy import opset_of as opset_of
 from .tidy import tidy
 
 OPSET = 17  # read by the ONNX Runtime of every Triton release from 22.12 on
@@ -55,11 +56,6 @@ def write_onnx(module: torch.nn.Module, crop_size: int, path: Path) -> None:
             ) from error
     tidy(path, classes)
     onnx.checker.check_model(path, full_check=True)
-
-
-def opset_of(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators that a graph is written in."""
-    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
 
 
 def count_classes(module: torch.nn.Module, images: torch.Tensor) -> int:

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +174,88 @@ def test_the_manifest_has_the_difference_of_the_file_that_is_written(
     name = "difference" if precision == "fp32" else f"difference in {precision}"
     assert f"; largest {name} from the graph as it came at batches 1, 2 and 7: {difference:.1e} of " in (
         capsys.readouterr().out
+    )
+
+
+# Graphs as others write them
+
+CONVERSIONS = {
+    "fp32_pixels": ["--normalize-in-graph"],
+    "fp16_pixels": ["--precision", "fp16", "--normalize-in-graph"],
+    "int8": ["--precision", "int8", "--min-agreement", "0"],
+    "int8_pixels": ["--precision", "int8", "--min-agreement", "0", "--normalize-in-graph"],
+}
+
+
+def with_taken_names(model: onnx.ModelProto) -> None:
+    """The names that the normalization in the graph would take first."""
+    first = model.graph.node[0]
+    nodes = [
+        onnx.helper.make_node("Identity", ["input"], ["input_normalized_scaled"]),
+        onnx.helper.make_node("Identity", ["input_normalized_scaled"], ["input_normalized"]),
+    ]
+    first.input[0] = "input_normalized"
+    rest = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*nodes, *rest])
+
+
+def with_constants_as_inputs(model: onnx.ModelProto) -> None:
+    model.ir_version = 3
+    for constant in model.graph.initializer:
+        model.graph.input.append(onnx.helper.make_tensor_value_info(constant.name, constant.data_type, constant.dims))
+
+
+def with_both_names_of_the_domain(model: onnx.ModelProto) -> None:
+    model.opset_import.append(onnx.helper.make_opsetid("ai.onnx", model.opset_import[0].version))
+    model.graph.node[0].domain = "ai.onnx"
+
+
+@pytest.mark.parametrize("options", CONVERSIONS.values(), ids=CONVERSIONS.keys())
+@pytest.mark.parametrize("change", [with_taken_names, with_constants_as_inputs, with_both_names_of_the_domain])
+def test_graphs_as_others_write_them_are_converted(
+    change: Callable[[onnx.ModelProto], None], options: list[str], small: Path, photos: Path, tmp_path: Path
+) -> None:
+    model = onnx.load(small)
+    change(model)
+    onnx.save(model, tmp_path / "changed.onnx")
+    calibration = ["--calibration", str(photos)] if "int8" in options else []
+    assert export_small(tmp_path / "changed.onnx", tmp_path, *options, *calibration) == 0
+    written = onnx.load(tmp_path / "out" / "model.onnx")
+    assert [value.name for value in written.graph.input] == ["input"]
+    assert [entry.domain for entry in written.opset_import].count("") == 1
+
+
+def test_a_graph_in_8_bits_is_not_quantized_again(
+    small: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(quantize(onnx.load(small), smooth_images(8)), tmp_path / "int8.onnx")
+    options = ["--precision", "int8", "--calibration", str(photos)]
+    assert export_small(tmp_path / "int8.onnx", tmp_path, *options) == EXIT_FAILED
+    assert capsys.readouterr().err == (
+        "--precision int8: expected a float graph, got one that is quantized already (DequantizeLinear, "
+        "QuantizeLinear): leave --precision away, or give the graph from before its quantization\n"
+    )
+
+
+def test_an_old_opset_is_refused_with_the_way_out(small: Path) -> None:
+    model = onnx.load(small)
+    model.opset_import[0].version = 12
+    with pytest.raises(ExportError, match=r"opset 13 or newer, got opset 12: export it with opset 17 \(torch: opset_"):
+        quantize(model, smooth_images(1))
+
+
+def test_what_the_libraries_raise_is_told_in_one_sentence(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(model: onnx.ModelProto, **options: object) -> onnx.ModelProto:
+        raise ValueError("no such type\nsecond line")
+
+    monkeypatch.setattr("export.precision.convert_float_to_float16", failing)
+    assert export_small(small, tmp_path, "--precision", "fp16") == EXIT_FAILED
+    assert capsys.readouterr().err == (
+        "model.onnx: expected a graph that can be converted (--precision fp16), got ValueError: no such type: "
+        "export it again with opset 17, or leave these options away\n"
     )
 
 
