@@ -57,12 +57,16 @@ def run_model(options: argparse.Namespace) -> None:
         print(f"added to the graph: {change}")
     print(
         f"wrote {shown(exported)}: model.onnx ({(exported / 'model.onnx').stat().st_size / 1e6:.1f} MB, opset "
-        f"{manifest['onnx']['opset']}), labels.txt, manifest.json; largest difference from "
+        f"{manifest['onnx']['opset']}), labels.txt, manifest.json; {in_precision(options.precision)} from "
         f"{'the graph as it came' if options.onnx else 'torch'} at batches 1, 2 and 7: "
         f"{manifest['largest_relative_difference']:.1e} of the largest output"
     )
     if options.repository:
         write(read_manifest(exported), exported, options.repository)
+
+
+def in_precision(precision: str) -> str:
+    return "largest difference" if precision == "fp32" else f"largest difference in {precision}"
 
 
 def run_repository(options: argparse.Namespace) -> None:

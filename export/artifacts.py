@@ -11,7 +11,7 @@ import onnxruntime
 import torch
 
 from .classifier import Classifier, check_is_not_tracked, to_manifest
-from .conversion import Conversion
+from .conversion import CURES, MAX_DIFFERENCES, Conversion
 from .errors import ExportError
 from .files import EXPORTED_FILES, writable
 from .precision import convert
@@ -28,9 +28,10 @@ def export_classifier(
         new = Path(new_folder)
         changes = source.write(new / "model.onnx")
         classifier = describe_classifier(source, name, activation, conversion, new / "model.onnx")
-        difference = measure_difference(source.run, source.transform, new / "model.onnx")
+        measure_difference(source.run, source.transform, new / "model.onnx")
         check_activation(activation, source.run(sample_images(source.transform, batch=2)))
         converted = convert(new / "model.onnx", source.transform, conversion)
+        difference = measure_converted(source, new / "model.onnx", conversion)
         (new / "labels.txt").write_text("".join(f"{label}\n" for label in source.labels), "utf-8")
         manifest = {
             "made_from": source.made_from,
@@ -47,6 +48,13 @@ def export_classifier(
         for file in EXPORTED_FILES:
             (new / file).replace(folder / file)
     return manifest
+
+
+def measure_converted(source: Source, path: Path, conversion: Conversion) -> float:
+    """How far the file that is written is from its source, to two digits: the others depend on the number of cores."""
+    precision = conversion.precision
+    most, cure = MAX_DIFFERENCES[precision], CURES[precision]
+    return float(f"{measure_difference(source.run, source.transform, path, most, cure):.1e}")
 
 
 def describe_classifier(source: Source, name: str, activation: str, conversion: Conversion, path: Path) -> Classifier:
