@@ -17,7 +17,7 @@ from .files import EXPORTED_FILES, writable
 from .precision import convert
 from .pretrained import sha256
 from .sources import Source
-from .to_onnx import CHECKED_BATCHES, check_activation, measure_difference, opset_of, sample_images
+from .to_onnx import CHECKED_BATCHES, Tolerance, check_activation, measure_difference, opset_of, sample_images
 
 
 def export_classifier(
@@ -28,7 +28,7 @@ def export_classifier(
         new = Path(new_folder)
         changes = source.write(new / "model.onnx")
         classifier = describe_classifier(source, name, activation, conversion, new / "model.onnx")
-        measure_difference(source.run, source.transform, new / "model.onnx")
+        measure_difference(source.run, source.transform, new / "model.onnx", source.tolerance)
         check_activation(activation, source.run(sample_images(source.transform, batch=2)))
         converted = convert(new / "model.onnx", source.transform, conversion)
         difference = measure_converted(source, new / "model.onnx", conversion)
@@ -53,8 +53,8 @@ def export_classifier(
 def measure_converted(source: Source, path: Path, conversion: Conversion) -> float:
     """How far the file that is written is from its source, to two digits: the others depend on the number of cores."""
     precision = conversion.precision
-    most, cure = MAX_DIFFERENCES[precision], CURES[precision]
-    return float(f"{measure_difference(source.run, source.transform, path, most, cure):.1e}")
+    tolerance = Tolerance(most=max(MAX_DIFFERENCES[precision], source.tolerance.most), cure=CURES[precision])
+    return float(f"{measure_difference(source.run, source.transform, path, tolerance):.1e}")
 
 
 def describe_classifier(source: Source, name: str, activation: str, conversion: Conversion, path: Path) -> Classifier:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,17 @@ MAX_RELATIVE_DIFFERENCE = 1e-4
 FloatArray = npt.NDArray[np.float32]
 PixelArray = npt.NDArray[np.uint8]
 Network = Callable[[FloatArray], FloatArray]  # normalized images (N, 3, H, W) to (N, classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """How far an ONNX file may be from what it was made from, and what to do where it is farther."""
+
+    most: float = MAX_RELATIVE_DIFFERENCE  # max |a - b| / max |b|
+    cure: str = ""  # ends the message
+
+
+OF_FLOAT32 = Tolerance()
 
 
 def write_onnx(module: torch.nn.Module, crop_size: int, path: Path) -> None:
@@ -98,13 +110,11 @@ def sample_images(transform: Transform, batch: int) -> FloatArray:
     return normalized_images(sample_pixels(transform.crop_size, batch), transform)
 
 
-def measure_difference(
-    network: Network, transform: Transform, path: Path, most: float = MAX_RELATIVE_DIFFERENCE, cure: str = ""
-) -> float:
+def measure_difference(network: Network, transform: Transform, path: Path, tolerance: Tolerance = OF_FLOAT32) -> float:
     """Run the ONNX file and what it was made from at batches 1, 2 and 7; return the largest max |a - b| / max |b|.
 
     A graph that takes uint8 gets the pixels themselves, the network always their normalization. Raises ExportError,
-    which ends in `cure`, where the difference is above `most`.
+    where the difference is above the tolerance.
     """
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (graph_input,), (output,) = session.get_inputs(), session.get_outputs()
@@ -127,10 +137,10 @@ def measure_difference(
         if actual.shape != expected.shape:
             raise ExportError(f"{path.name}: expected outputs {expected.shape}, got {actual.shape}")
         differences.append(float(np.abs(actual - expected).max() / np.abs(expected).max()))
-    if not all(difference <= most for difference in differences):  # so that NaN fails too
+    if not all(difference <= tolerance.most for difference in differences):  # so that NaN fails too
         raise ExportError(
-            f"{path.name}: expected outputs within {most:g} of those of what it was made from at "
-            f"batches {CHECKED_BATCHES}, got {differences}{cure}"
+            f"{path.name}: expected outputs within {tolerance.most:g} of those of what it was made from at "
+            f"batches {CHECKED_BATCHES}, got {differences}{tolerance.cure}"
         )
     return max(differences)
 
