@@ -28,6 +28,7 @@ from export.quantization import BINS, Observed, best_range, quantize
 from export.recipes import RECIPES, Transform
 from export.rounding import round_together
 from export.to_onnx import write_onnx
+from export.variants import CUDA, OF_TENSORRT
 from server.process import TritonServer
 from tests.asking import ask, ask_model, connect, padded, tensor
 from tests.conftest import RESNET50_WEIGHTS, SHARED, export_repository, need_shared
@@ -175,6 +176,16 @@ def test_the_manifest_has_the_difference_of_the_file_that_is_written(
     assert f"; largest {name} from the graph as it came at batches 1, 2 and 7: {difference:.1e} of " in (
         capsys.readouterr().out
     )
+
+
+def test_int8_has_no_variants_for_tensorrt_and_loses_those_of_fp32(small: Path, photos: Path, tmp_path: Path) -> None:
+    configs = tmp_path / "repository" / "small" / "configs"
+    options = ["--name", "small", "--repository", str(tmp_path / "repository")]
+    assert export_small(small, tmp_path, *options) == 0
+    assert {path.name for path in configs.iterdir()} == {f"{CUDA}.pbtxt", *OF_TENSORRT}
+    int8 = ["--precision", "int8", "--calibration", str(photos), "--min-agreement", "0"]
+    assert export_small(small, tmp_path, *options, *int8) == 0
+    assert [path.name for path in configs.iterdir()] == [f"{CUDA}.pbtxt"]
 
 
 # Graphs as others write them
