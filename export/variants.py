@@ -22,8 +22,8 @@ def write_variants(model: Path, model_sha256: str, precision: str = "fp32") -> N
     """Write configs/ into the classifier's folder, from its config.pbtxt, and remove what an earlier one left there.
 
     TensorRT reads no int8 graph of ours: it wants zero points of zero, and those of uint8 activations are not.
-    Source: onnx-tensorrt's assertion "TRT only supports symmetric quantization - zeroPt must be all zeros", as quoted in
-    https://github.com/onnx/tensorflow-onnx/issues/1713.
+    Source: onnx-tensorrt's assertion "TRT only supports symmetric quantization - zeroPt must be all zeros", as
+    quoted in https://github.com/onnx/tensorflow-onnx/issues/1713.
     """
     config = text_format.Parse((model / "config.pbtxt").read_text("utf-8"), ModelConfig())
     folder = model / "configs"
