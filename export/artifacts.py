@@ -30,7 +30,7 @@ def export_classifier(
         classifier = describe_classifier(source, name, activation, conversion, new / "model.onnx")
         measure_difference(source.run, source.transform, new / "model.onnx", source.tolerance)
         check_activation(activation, source.run(sample_images(source.transform, batch=2)))
-        converted = convert(new / "model.onnx", source.transform, conversion)
+        converted = convert(new / "model.onnx", source.transform, activation, conversion)
         difference = measure_converted(source, new / "model.onnx", conversion)
         (new / "labels.txt").write_text("".join(f"{label}\n" for label in source.labels), "utf-8")
         manifest = {

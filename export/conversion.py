@@ -26,7 +26,7 @@ class Conversion:
 
     precision: str = "fp32"
     calibration: Path | None = None  # a folder of images, for int8
-    min_agreement: float = MIN_AGREEMENT  # share of held-out images with fp32's top-1, below which int8 is refused
+    min_agreement: float = MIN_AGREEMENT  # share of held-out images with fp32's decision, below which int8 is refused
     normalize_in_graph: bool = False
 
     def __str__(self) -> str:

@@ -19,13 +19,13 @@ from .recipes import Transform
 from .tidy import in_plain_form
 
 
-def convert(path: Path, transform: Transform, conversion: Conversion) -> dict[str, Any]:
+def convert(path: Path, transform: Transform, activation: str, conversion: Conversion) -> dict[str, Any]:
     """Replace the float32 graph at `path` by what is asked for; return what the manifest says of it.
 
     Raises ExportError, and leaves `path` as it is, where int8 disagrees with fp32 too often.
     """
     try:
-        model, described = converted(in_plain_form(onnx.load(path)), transform, conversion)
+        model, described = converted(in_plain_form(onnx.load(path)), transform, activation, conversion)
         onnx.checker.check_model(model, full_check=True)
     except (ExportError, OSError):
         raise
@@ -39,16 +39,18 @@ def convert(path: Path, transform: Transform, conversion: Conversion) -> dict[st
 
 
 def converted(
-    model: onnx.ModelProto, transform: Transform, conversion: Conversion
+    model: onnx.ModelProto, transform: Transform, activation: str, conversion: Conversion
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """The graph that is asked for, from `model` in float32, and what the manifest says of it."""
     described: dict[str, Any] = {"precision": conversion.precision, "normalize_in_graph": conversion.normalize_in_graph}
     if conversion.precision == "fp16":
         model = tidied(convert_float_to_float16(model, keep_io_types=True))
     elif conversion.precision == "int8":
-        model, comparison = make_int8(model, transform, conversion)
+        model, comparison = make_int8(model, transform, activation, conversion)
         described["int8"] = comparison.described()
         print(f"int8 against fp32: {comparison}", flush=True)
+        if comparison.speed_up <= 1:
+            print("warning: int8 is not faster than fp32 on this machine: take fp32, or a CPU with VNNI", flush=True)
     if conversion.normalize_in_graph:
         normalize_in_graph(model, transform)
     return model, described
@@ -66,18 +68,19 @@ def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def make_int8(
-    model: onnx.ModelProto, transform: Transform, conversion: Conversion
+    model: onnx.ModelProto, transform: Transform, activation: str, conversion: Conversion
 ) -> tuple[onnx.ModelProto, Comparison]:
     """Calibrate on one half of the images, judge on the other; raise ExportError below the agreement asked for."""
     if conversion.calibration is None:
         raise ExportError("--precision int8: expected --calibration FOLDER with some hundred images, got none")
     calibration, held_out = halves(read_pixels(conversion.calibration, transform))
     quantized = tidied(quantize(model, normalized(calibration, transform)))
-    comparison = compare(model, quantized, normalized(held_out, transform))
+    comparison = compare(model, quantized, normalized(held_out, transform), activation)
     if comparison.agreement < conversion.min_agreement:
         raise ExportError(
-            f"--precision int8: expected fp32's top-1 on at least {conversion.min_agreement:.1%} of the held-out "
-            f"images, got {comparison}: calibrate with more images, such as are served, or lower --min-agreement"
+            f"--precision int8: expected fp32's {comparison.decision} on at least {conversion.min_agreement:.1%} of "
+            f"the held-out images, got {comparison}: calibrate with more images, such as are served, or lower "
+            "--min-agreement"
         )
     return quantized, comparison
 

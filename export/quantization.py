@@ -11,8 +11,10 @@ Weights are int8 per output channel, activations uint8 per tensor, in QDQ form. 
 - The logits stay float32: with 256 levels the two best classes would often be equal.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -170,8 +172,21 @@ def to_qdq(model: onnx.ModelProto, ranges: Mapping[str, Range]) -> onnx.ModelPro
         op_types_to_quantize=QUANTIZED_OPERATORS,
         extra_options={},
     )
-    quantizer.quantize_model()
+    with quiet_logging():
+        quantizer.quantize_model()
     return copy_of(quantizer.model.model)
+
+
+@contextmanager
+def quiet_logging() -> Iterator[None]:
+    """Keep back what ONNX Runtime logs of biases that two layers share or that are computed: neither is a fault."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
 
 
 def with_biases_that_fit(model: onnx.ModelProto, ranges: Mapping[str, Range]) -> onnx.ModelProto:

@@ -20,14 +20,15 @@ from export.__main__ import EXIT_FAILED
 from export.__main__ import main as export
 from export.calibration import read_pixels
 from export.classifier import TRACKED, check_is_not_tracked
-from export.comparison import logits_of, normalized
+from export.comparison import decisions, logits_of, normalized
 from export.errors import ExportError
 from export.in_graph import normalize_in_graph
-from export.precision import halves
+from export.precision import halves, tidied
 from export.quantization import BINS, Observed, best_range, quantize
 from export.recipes import RECIPES, Transform
 from export.rounding import round_together
 from export.to_onnx import write_onnx
+from export.variants import CUDA, OF_TENSORRT
 from server.process import TritonServer
 from tests.asking import ask, ask_model, connect, padded, tensor
 from tests.conftest import RESNET50_WEIGHTS, SHARED, export_repository, need_shared
@@ -177,6 +178,60 @@ def test_the_manifest_has_the_difference_of_the_file_that_is_written(
     )
 
 
+def test_int8_has_no_variants_for_tensorrt_and_loses_those_of_fp32(small: Path, photos: Path, tmp_path: Path) -> None:
+    configs = tmp_path / "repository" / "small" / "configs"
+    options = ["--name", "small", "--repository", str(tmp_path / "repository")]
+    assert export_small(small, tmp_path, *options) == 0
+    assert {path.name for path in configs.iterdir()} == {f"{CUDA}.pbtxt", *OF_TENSORRT}
+    int8 = ["--precision", "int8", "--calibration", str(photos), "--min-agreement", "0"]
+    assert export_small(small, tmp_path, *options, *int8) == 0
+    assert [path.name for path in configs.iterdir()] == [f"{CUDA}.pbtxt"]
+
+
+def with_shared_bias(model: onnx.ModelProto) -> None:
+    """One bias for two layers and one that is computed: both are in the log of ONNX Runtime's quantization."""
+    first, second, third = [node for node in model.graph.node if node.op_type == "Conv"]
+    second.input[2] = first.input[2]
+    negative = onnx.helper.make_node("Neg", [third.input[2]], ["computed"])
+    third.input[2] = "computed"
+    model.graph.node.insert(0, negative)
+
+
+def test_a_shared_or_computed_bias_is_not_logged(
+    small: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    model = onnx.load(small)
+    with_shared_bias(model)
+    tidied(model)
+    quantized = tidied(quantize(model, smooth_images(8)))
+    onnx.checker.check_model(quantized)
+    assert caplog.records == []
+    assert capfd.readouterr().err == ""
+    expected, actual = (logits_of(graph, smooth_images(8)) for graph in (model, quantized))
+    assert np.abs(actual - expected).max() <= 0.1 * np.abs(expected).max()
+
+
+def test_by_sigmoid_the_classes_above_one_half_are_compared() -> None:
+    logits = np.array([[3, 1, -1], [-2, -1, -3]], np.float32)
+    np.testing.assert_array_equal(decisions(logits, "sigmoid"), [[True, True, False], [False, False, False]])
+    np.testing.assert_array_equal(decisions(logits, "softmax"), [[0], [1]])
+
+
+def test_where_int8_is_slower_it_says_so_and_names_what_was_compared(
+    small: Path,
+    photos: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("export.comparison.interleaved_seconds", lambda sessions, batches: [1.0, 2.0])
+    options = ["--precision", "int8", "--calibration", str(photos), "--min-agreement", "0", "--activation", "sigmoid"]
+    assert export_small(small, tmp_path, *options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("int8 against fp32: the same classes above 0.5 on ")
+    assert lines[2] == "warning: int8 is not faster than fp32 on this machine: take fp32, or a CPU with VNNI"
+
+
 # Graphs as others write them
 
 CONVERSIONS = {
@@ -313,10 +368,35 @@ def test_int8_needs_images(tmp_path: Path) -> None:
         read_pixels(tmp_path, LITE0.transform)
 
 
-def test_calibration_without_a_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["model", "--recipe", LITE0.name, "--weights", "random", "--precision", "int8"]
-    assert export([*arguments, "--output", str(tmp_path)]) == EXIT_FAILED
-    assert "--precision int8: expected --calibration FOLDER" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "message"),
+    {
+        "no_images": (["--precision", "int8"], "--precision int8 needs --calibration FOLDER"),
+        "images_for_fp32": (["--calibration", "."], "--calibration is for --precision int8, got --precision fp32"),
+        "share_for_fp16": (
+            ["--precision", "fp16", "--min-agreement", "0"],
+            "--min-agreement is for --precision int8, got --precision fp16: leave it away",
+        ),
+        "missing": (
+            ["--precision", "int8", "--calibration", "/nowhere"],
+            "argument --calibration: expected a folder, got /nowhere, which is not there",
+        ),
+        "file": (
+            ["--precision", "int8", "--calibration", __file__],
+            f"argument --calibration: expected a folder, got {__file__}, which is a file",
+        ),
+    }.values(),
+    ids=lambda value: "",
+)
+def test_options_of_int8_are_checked_before_anything_is_exported(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        export(["model", "--recipe", LITE0.name, "--weights", "random", "--output", str(tmp_path), *options])
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
 
 
 @pytest.fixture(scope="module")
