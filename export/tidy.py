@@ -41,7 +41,8 @@ def in_plain_form(model: onnx.ModelProto) -> onnx.ModelProto:
     plain.graph.input.extend(inputs)
     plain.ir_version = max(plain.ir_version, MIN_IR_VERSION)
     for node in plain.graph.node:
-        node.domain = "" if node.domain == "ai.onnx" else node.domain
+        if node.domain == "ai.onnx":
+            node.ClearField("domain")
     others = [entry for entry in plain.opset_import if entry.domain not in OWN_DOMAINS]
     own = onnx.helper.make_opsetid("", opset_of(plain))
     del plain.opset_import[:]
