@@ -15,7 +15,6 @@ from tests.own_networks import cifar_network, keras_like_graph, trained
 
 TRANSFORM = ["--resize-size", "32", "--interpolation", "bilinear"]
 SCALED = ["--crop-size", "32", "--mean", "0.4", "0.5", "0.6", "--std", "0.2", "0.25", "0.3"]
-TENSORRT_VARIANTS = pytest.mark.xfail(reason="variants with TensorRT are also written for zero points other than 0")
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("network", "flags"),
     [
         ("torch", ["--precision", "fp16"]),
-        pytest.param("torch", ["--precision", "int8"], marks=TENSORRT_VARIANTS),
+        ("torch", ["--precision", "int8"]),
         ("torch", ["--normalize-in-graph"]),
-        pytest.param(
-            "torch",
-            ["--precision", "int8", "--normalize-in-graph", "--activation", "sigmoid"],
-            marks=TENSORRT_VARIANTS,
-        ),
+        ("torch", ["--precision", "int8", "--normalize-in-graph", "--activation", "sigmoid"]),
         ("keras", []),
         ("keras", ["--normalize-in-graph"]),
     ],
