@@ -33,11 +33,11 @@ export: setup ## Write build/RECIPE/model.onnx (RECIPE=resnet50 WEIGHTS=pretrain
 repository: setup ## Fill the version folders of the model repository from the export (NAME=RECIPE or your own)
 	@$(run) export repository --name $(NAME)
 
-check: setup ## Check the model repository offline (RECIPE=resnet50 ARGS="--triton 24.10")
+check: setup ## Check the model repository offline (NAME=RECIPE or your own, ARGS="--triton 24.10")
 	@$(run) export check $(serve_repository) $(ARGS)
 
-serve: repository ## Serve until Ctrl-C (ARGS='--http-port 9000' for other ports; python -m server --help)
-	@exec $(run) server --model-repository $(serve_repository) $(ARGS)
+serve: repository ## Check, then serve until Ctrl-C (ARGS='--http-port 9000' for other ports; python -m server --help)
+	@$(run) export check $(serve_repository) && exec $(run) server --model-repository $(serve_repository) $(ARGS)
 
 classify: setup ## Classify a photo with the running server (IMAGE=photo.jpg)
 	@$(run) client classify "$(or $(IMAGE),$(error give a photo: make classify IMAGE=photo.jpg))" $(ARGS)

@@ -57,12 +57,16 @@ def run_model(options: argparse.Namespace) -> None:
         print(f"added to the graph: {change}")
     print(
         f"wrote {shown(exported)}: model.onnx ({(exported / 'model.onnx').stat().st_size / 1e6:.1f} MB, opset "
-        f"{manifest['onnx']['opset']}), labels.txt, manifest.json; largest difference from "
+        f"{manifest['onnx']['opset']}), labels.txt, manifest.json; {in_precision(options.precision)} from "
         f"{'the graph as it came' if options.onnx else 'torch'} at batches 1, 2 and 7: "
         f"{manifest['largest_relative_difference']:.1e} of the largest output"
     )
     if options.repository:
         write(read_manifest(exported), exported, options.repository)
+
+
+def in_precision(precision: str) -> str:
+    return "largest difference" if precision == "fp32" else f"largest difference in {precision}"
 
 
 def run_repository(options: argparse.Namespace) -> None:
@@ -103,10 +107,22 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         model.error("--factory needs --weights FILE: what torch.save(model.state_dict(), FILE) wrote")
     if own in ("onnx", "torchscript") and options.weights:
         model.error(f"--weights is not for --{own}: the file has its weights in it")
+    check_int8_options(model, options)
     if not own:
         options.recipe = options.recipe or TRACKED.name
         options.weights = options.weights or "pretrained"
     return options
+
+
+def check_int8_options(model: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with status 2 where int8 has no images, or another precision has what is for int8 alone."""
+    if options.precision == "int8":
+        if options.calibration is None:
+            model.error("--precision int8 needs --calibration FOLDER: some hundred images such as are served")
+        return
+    for flag, value in (("--calibration", options.calibration), ("--min-agreement", options.min_agreement)):
+        if value is not None:
+            model.error(f"{flag} is for --precision int8, got --precision {options.precision}: leave it away")
 
 
 def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
@@ -147,14 +163,13 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
 def add_conversion_options(model: argparse.ArgumentParser) -> None:
     model.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default: %(default)s")
     model.add_argument(
-        "--calibration", type=Path, metavar="FOLDER", help="of images, for int8: half calibrate, half are judged"
+        "--calibration", type=folder, metavar="FOLDER", help="of images, for int8: half calibrate, half are judged"
     )
     model.add_argument(
         "--min-agreement",
         type=share,
-        default=MIN_AGREEMENT,
         metavar="SHARE",
-        help="of the judged images with fp32's top-1, below which int8 is not written (default: %(default)s)",
+        help=f"of the judged images with fp32's top-1, below which int8 is not written (default: {MIN_AGREEMENT})",
     )
     model.add_argument(
         "--normalize-in-graph",
@@ -167,7 +182,7 @@ def conversion_of(options: argparse.Namespace) -> Conversion:
     return Conversion(
         precision=options.precision,
         calibration=options.calibration,
-        min_agreement=options.min_agreement,
+        min_agreement=MIN_AGREEMENT if options.min_agreement is None else options.min_agreement,
         normalize_in_graph=options.normalize_in_graph,
     )
 
@@ -236,7 +251,8 @@ def add_transform_options(model: argparse.ArgumentParser) -> None:
 
 def folder(text: str) -> Path:
     if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"expected a folder, got {text}")
+        found = "a file" if Path(text).exists() else "not there"
+        raise argparse.ArgumentTypeError(f"expected a folder, got {text}, which is {found}")
     return Path(text)
 
 

@@ -11,13 +11,13 @@ import onnxruntime
 import torch
 
 from .classifier import Classifier, check_is_not_tracked, to_manifest
-from .conversion import Conversion
+from .conversion import CURES, MAX_DIFFERENCES, Conversion
 from .errors import ExportError
 from .files import EXPORTED_FILES, writable
 from .precision import convert
 from .pretrained import sha256
 from .sources import Source
-from .to_onnx import CHECKED_BATCHES, check_activation, measure_difference, opset_of, sample_images
+from .to_onnx import CHECKED_BATCHES, Tolerance, check_activation, measure_difference, opset_of, sample_images
 
 
 def export_classifier(
@@ -28,9 +28,10 @@ def export_classifier(
         new = Path(new_folder)
         changes = source.write(new / "model.onnx")
         classifier = describe_classifier(source, name, activation, conversion, new / "model.onnx")
-        difference = measure_difference(source.run, source.transform, new / "model.onnx")
+        measure_difference(source.run, source.transform, new / "model.onnx", source.tolerance)
         check_activation(activation, source.run(sample_images(source.transform, batch=2)))
-        converted = convert(new / "model.onnx", source.transform, conversion)
+        converted = convert(new / "model.onnx", source.transform, activation, conversion)
+        difference = measure_converted(source, new / "model.onnx", conversion)
         (new / "labels.txt").write_text("".join(f"{label}\n" for label in source.labels), "utf-8")
         manifest = {
             "made_from": source.made_from,
@@ -47,6 +48,13 @@ def export_classifier(
         for file in EXPORTED_FILES:
             (new / file).replace(folder / file)
     return manifest
+
+
+def measure_converted(source: Source, path: Path, conversion: Conversion) -> float:
+    """How far the file that is written is from its source, to two digits: the others depend on the number of cores."""
+    precision = conversion.precision
+    tolerance = Tolerance(most=max(MAX_DIFFERENCES[precision], source.tolerance.most), cure=CURES[precision])
+    return float(f"{measure_difference(source.run, source.transform, path, tolerance):.1e}")
 
 
 def describe_classifier(source: Source, name: str, activation: str, conversion: Conversion, path: Path) -> Classifier:

@@ -29,7 +29,8 @@ class Comparison:
     """How a quantized graph did against fp32 on images that it was not calibrated with."""
 
     images: int
-    agreeing: int  # images with fp32's top-1
+    agreeing: int  # images with fp32's decision
+    decision: str  # what was compared
     speed_up: float  # times fp32's throughput
 
     @property
@@ -42,15 +43,32 @@ class Comparison:
 
     def __str__(self) -> str:
         return (
-            f"the same top-1 on {self.agreeing} of {self.images} held-out images ({self.agreement:.1%}), "
+            f"the same {self.decision} on {self.agreeing} of {self.images} held-out images ({self.agreement:.1%}), "
             f"{self.speed_up:.2f} times the throughput at batch {BATCH} on this machine"
         )
 
 
-def compare(reference: onnx.ModelProto, candidate: onnx.ModelProto, images: Images) -> Comparison:
-    expected, actual = (logits_of(graph, images).argmax(axis=1) for graph in (reference, candidate))
+def compare(
+    reference: onnx.ModelProto, candidate: onnx.ModelProto, images: Images, activation: str = "softmax"
+) -> Comparison:
+    """Compare the decisions on each image, by the logits and their activation, and the speed."""
+    expected, actual = (decisions(logits_of(graph, images), activation) for graph in (reference, candidate))
     seconds = interleaved_seconds([session(reference), session(candidate)], [images[:BATCH]] * 2)
-    return Comparison(images=len(images), agreeing=int((expected == actual).sum()), speed_up=seconds[0] / seconds[1])
+    return Comparison(
+        images=len(images),
+        agreeing=int((expected == actual).all(axis=1).sum()),
+        decision=decision_by(activation),
+        speed_up=seconds[0] / seconds[1],
+    )
+
+
+def decision_by(activation: str) -> str:
+    return "classes above 0.5" if activation == "sigmoid" else "top-1"
+
+
+def decisions(logits: npt.NDArray[np.float32], activation: str) -> npt.NDArray[Any]:
+    """What each row of (N, classes) says: by sigmoid whether each class has a score above 0.5, else the best class."""
+    return logits > 0 if activation == "sigmoid" else logits.argmax(axis=1, keepdims=True)
 
 
 def session(graph: Path | onnx.ModelProto) -> Any:

@@ -9,11 +9,26 @@ PRECISIONS = ("fp32", "fp16", "int8")
 MIN_AGREEMENT = 0.95
 
 
+# From the outputs of what the graph was made from, relative to the largest. fp16 has 11 significant bits, which give
+# 1e-3 of the largest logit; an overflow, or an operator that takes no fp16, errs by far more. Of int8 the agreement on
+# real images is the judge: random pixels are far from those that it was calibrated with.
+MAX_DIFFERENCES = {"fp32": 1e-4, "fp16": 2e-2, "int8": float("inf")}
+CURES = {
+    "fp32": ": leave --normalize-in-graph away",
+    "fp16": ": its values do not fit fp16; take fp32 or int8",
+    "int8": ": some are not finite; take fp32, or calibrate with other images",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
     """Precision and place of the normalization; the default is the float32 graph as it is."""
 
     precision: str = "fp32"
     calibration: Path | None = None  # a folder of images, for int8
-    min_agreement: float = MIN_AGREEMENT  # share of held-out images with fp32's top-1, below which int8 is refused
+    min_agreement: float = MIN_AGREEMENT  # share of held-out images with fp32's decision, below which int8 is refused
     normalize_in_graph: bool = False
+
+    def __str__(self) -> str:
+        """As on the command line."""
+        return f"--precision {self.precision}{' --normalize-in-graph' * self.normalize_in_graph}"

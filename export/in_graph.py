@@ -5,7 +5,9 @@ import numpy as np
 import onnx
 
 from .errors import ExportError
+from .own_graph import all_names
 from .recipes import Transform
+from .tidy import unique_name
 
 CHANNELS = 3
 
@@ -24,10 +26,11 @@ def normalize_in_graph(model: onnx.ModelProto, transform: Transform) -> None:
             f"--normalize-in-graph: expected a graph whose input is FLOAT [N, {CHANNELS}, H, W], got "
             f"{onnx.TensorProto.DataType.Name(tensor.elem_type)} {dims}"
         )
-    normalized = f"{image.name}_normalized"
+    taken = all_names(graph)
+    nodes, constants = normalization(image.name, transform, taken)
+    normalized = nodes[-1].output[0]
     for node in graph.node:
         node.input[:] = [normalized if name == image.name else name for name in node.input]
-    nodes, constants = normalization(image.name, normalized, transform)
     rest = list(graph.node)
     del graph.node[:]
     graph.node.extend([*nodes, *rest])
@@ -45,19 +48,21 @@ def only_input(graph: onnx.GraphProto) -> onnx.ValueInfoProto:
 
 
 def normalization(
-    source: str, target: str, transform: Transform
+    source: str, transform: Transform, taken: set[str]
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-    """The nodes from uint8 `source` to float32 `target`, and their constants.
+    """The nodes from uint8 `source` to float32, and their constants, all tensors by names that are not `taken`.
 
     (level / 255 - mean) / std as one factor and one term a channel, rounded once from float64.
     Source: torchvision/transforms/_presets.py, ImageClassification.forward.
     """
     mean, std = np.asarray(transform.mean), np.asarray(transform.std)
-    factor, term = (
-        onnx.numpy_helper.from_array(value.astype(np.float32).reshape(1, CHANNELS, 1, 1), f"{target}_{name}")
-        for name, value in (("factor", 1 / (255 * std)), ("term", -mean / std))
+    target, levels, scaled, *constant_names = (
+        unique_name(f"{source}_normalized{what}", taken) for what in ("", "_levels", "_scaled", "_factor", "_term")
     )
-    levels, scaled = f"{target}_levels", f"{target}_scaled"
+    factor, term = (
+        onnx.numpy_helper.from_array(value.astype(np.float32).reshape(1, CHANNELS, 1, 1), name)
+        for name, value in zip(constant_names, (1 / (255 * std), -mean / std), strict=True)
+    )
     node = onnx.helper.make_node
     nodes = [
         node("Cast", [source], [levels], name=f"{target}_cast", to=onnx.TensorProto.FLOAT),

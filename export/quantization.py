@@ -11,8 +11,10 @@ Weights are int8 per output channel, activations uint8 per tensor, in QDQ form. 
 - The logits stay float32: with 256 levels the two best classes would often be equal.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +30,7 @@ from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 from .errors import ExportError
 from .in_graph import only_input
 from .rounding import attributes_of, is_rounded_together, patches_of, round_together
+from .tidy import opset_of
 
 QUANTIZED_OPERATORS = sorted({*QDQRegistry, *QLinearOpsRegistry})
 MIN_OPSET = 13  # the first with a scale for each channel
@@ -67,11 +70,9 @@ class Observed:
 def quantize(model: onnx.ModelProto, images: Floats) -> onnx.ModelProto:
     """Return `model`, float32 (N, 3, H, W) to (N, classes), in 8 bits, calibrated on `images` (N, 3, H, W).
 
-    The same images give the same bytes. Raises ExportError where the graph's opset is below MIN_OPSET.
+    The same images give the same bytes. Raises ExportError for an opset below MIN_OPSET and for a graph in 8 bits.
     """
-    [opset] = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
-    if opset < MIN_OPSET:
-        raise ExportError(f"--precision int8: expected a graph of opset {MIN_OPSET} or newer, got opset {opset}")
+    check_quantizable(model)
     observed, moments = observe(model, images)
     ranges = {name: best_range(activation) for name, activation in observed.items()}
     model = with_biases_that_fit(model, ranges)
@@ -79,6 +80,26 @@ def quantize(model: onnx.ModelProto, images: Floats) -> onnx.ModelProto:
     means = {name: np.mean(activation.means, axis=0) for name, activation in observed.items() if activation.means}
     corrected = with_corrected_biases(model, rounded, dequantized_weights(to_qdq(rounded, ranges)), means)
     return with_float_output(to_qdq(corrected, ranges))
+
+
+def check_quantizable(model: onnx.ModelProto) -> None:
+    if (opset := opset_of(model)) < MIN_OPSET:
+        raise ExportError(
+            f"--precision int8: expected a graph of opset {MIN_OPSET} or newer, got opset {opset}: export it with "
+            "opset 17 (torch: opset_version=17, tf2onnx: --opset 17), or convert it with "
+            "onnx.version_converter.convert_version(model, 17)"
+        )
+    quantized = sorted({node.op_type for node in model.graph.node if is_quantized(node)})
+    if quantized:
+        raise ExportError(
+            f"--precision int8: expected a float graph, got one that is quantized already ({', '.join(quantized)}): "
+            "leave --precision away, or give the graph from before its quantization"
+        )
+
+
+def is_quantized(node: onnx.NodeProto) -> bool:
+    operator = node.op_type.lower()
+    return "quantize" in operator or operator.startswith(("qlinear", "qgemm")) or operator.endswith("integer")
 
 
 def observe(model: onnx.ModelProto, images: Floats) -> tuple[dict[str, Observed], dict[str, Doubles]]:
@@ -151,8 +172,21 @@ def to_qdq(model: onnx.ModelProto, ranges: Mapping[str, Range]) -> onnx.ModelPro
         op_types_to_quantize=QUANTIZED_OPERATORS,
         extra_options={},
     )
-    quantizer.quantize_model()
+    with quiet_logging():
+        quantizer.quantize_model()
     return copy_of(quantizer.model.model)
+
+
+@contextmanager
+def quiet_logging() -> Iterator[None]:
+    """Keep back what ONNX Runtime logs of biases that two layers share or that are computed: neither is a fault."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
 
 
 def with_biases_that_fit(model: onnx.ModelProto, ranges: Mapping[str, Range]) -> onnx.ModelProto:

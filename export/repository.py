@@ -38,13 +38,14 @@ def write_repository(classifier: Classifier, exported: Path, repository: Path) -
             )
     else:
         write_configs(classifier, repository)
-    model_sha256 = json.loads((exported / "manifest.json").read_text("utf-8"))["onnx"]["sha256"]
+    manifest = json.loads((exported / "manifest.json").read_text("utf-8"))
+    model_sha256 = manifest["onnx"]["sha256"]
     plan = repository / classifier.name / VERSION / plan_name(model_sha256)  # took minutes to build: kept
     for model, files in version_files(classifier, exported).items():
         kept = {plan.name: plan} if model == classifier.name and plan.is_file() else {}
         fill_version_folder(repository / model, {**files, **kept})
     with writable(repository / classifier.name):
-        write_variants(repository / classifier.name, model_sha256)
+        write_variants(repository / classifier.name, model_sha256, manifest["conversion"]["precision"])
 
 
 def version_files(classifier: Classifier, exported: Path) -> dict[str, dict[str, Path]]:

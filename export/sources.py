@@ -15,7 +15,7 @@ from .own_graph import fit, read_graph
 from .own_torch import load_factory, load_torchscript
 from .pretrained import sha256
 from .recipes import RECIPES, Transform
-from .to_onnx import Network, run_torch, write_onnx
+from .to_onnx import OF_FLOAT32, Network, Tolerance, run_torch, write_onnx
 from .weights import LoadedNetwork, load_network
 
 
@@ -29,6 +29,7 @@ class Source:
     labels: list[str]
     write: Callable[[Path], list[str]]  # writes the ONNX file; says what was added to the user's graph
     run: Network  # the network itself, to compare with
+    tolerance: Tolerance = OF_FLOAT32  # of what `write` writes
 
 
 def source_of(options: Namespace) -> Source:
@@ -92,6 +93,7 @@ def of_onnx(options: Namespace) -> Source:
         labels=read_labels(options.labels),
         write=write,
         run=graph.run,
+        tolerance=graph.tolerance,
     )
 
 

@@ -9,6 +9,8 @@ import onnxruntime
 
 # What stands at each place of a layer's inputs after the first.
 ROLES = {1: "weight", 2: "bias"}
+OWN_DOMAINS = ("", "ai.onnx")  # of ONNX's own operators
+MIN_IR_VERSION = 4  # the first in which constants need not be inputs too
 
 
 def tidy(path: Path, classes: int) -> None:
@@ -24,6 +26,33 @@ def tidy(path: Path, classes: int) -> None:
     model.opset_import.extend(imports)
     model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = classes
     onnx.save(model, path)
+
+
+def in_plain_form(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy without what old exporters write and converters stumble over; it computes the same.
+
+    Constants are no inputs, which takes IR version 4, and ONNX's own operators are imported once, by the domain "".
+    """
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    constants = {tensor.name for tensor in plain.graph.initializer}
+    inputs = [value for value in plain.graph.input if value.name not in constants]
+    del plain.graph.input[:]
+    plain.graph.input.extend(inputs)
+    plain.ir_version = max(plain.ir_version, MIN_IR_VERSION)
+    for node in plain.graph.node:
+        if node.domain == "ai.onnx":
+            node.ClearField("domain")
+    others = [entry for entry in plain.opset_import if entry.domain not in OWN_DOMAINS]
+    own = onnx.helper.make_opsetid("", opset_of(plain))
+    del plain.opset_import[:]
+    plain.opset_import.extend([own, *others])
+    return plain
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operators that a graph is written in."""
+    return max((entry.version for entry in model.opset_import if entry.domain in OWN_DOMAINS), default=0)
 
 
 def fold_constants(path: Path) -> onnx.ModelProto:

@@ -11,20 +11,38 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 CUDA, TENSORRT, PLAN = "onnxruntime_cuda", "onnxruntime_tensorrt", "tensorrt_plan"
+BUILD_PLAN = "build_plan.sh"
+OF_TENSORRT = (f"{TENSORRT}.pbtxt", f"{PLAN}.pbtxt", BUILD_PLAN)
 USUAL_BATCH = 8  # TensorRT chooses the fastest kernels for it, and all others up to max_batch_size must run too
 CACHE = "/cache"  # of the container; ONNX Runtime makes one folder in it, and not the folders above
 WORKSPACE_BYTES = 1 << 30
 
 
-def write_variants(model: Path, model_sha256: str) -> None:
-    """Write configs/ into the classifier's folder, from its config.pbtxt."""
+def write_variants(model: Path, model_sha256: str, precision: str = "fp32") -> None:
+    """Write configs/ into the classifier's folder, from its config.pbtxt, and remove what an earlier one left there.
+
+    TensorRT reads no int8 graph of ours: it wants zero points of zero, and those of uint8 activations are not.
+    Source: onnx-tensorrt's assertion "TRT only supports symmetric quantization - zeroPt must be all zeros", as
+    quoted in https://github.com/onnx/tensorflow-onnx/issues/1713.
+    """
     config = text_format.Parse((model / "config.pbtxt").read_text("utf-8"), ModelConfig())
     folder = model / "configs"
     folder.mkdir(exist_ok=True)
-    for name, variant in variants_of(config, model_sha256).items():
-        heading = f"# Written by `make repository` from ../config.pbtxt; for tritonserver --model-config-name={name}\n"
-        (folder / f"{name}.pbtxt").write_text(heading + text_format.MessageToString(variant), "utf-8")
-    (folder / "build_plan.sh").write_text(build_script(config, model_sha256), "utf-8")
+    for name in OF_TENSORRT:
+        (folder / name).unlink(missing_ok=True)
+    for name, text in files_of(config, model_sha256).items():
+        if precision != "int8" or name not in OF_TENSORRT:
+            (folder / name).write_text(text, "utf-8")
+
+
+def files_of(config: ModelConfig, model_sha256: str) -> dict[str, str]:
+    """The files of configs/ by name, those for TensorRT among them."""
+    heading = "# Written by `make repository` from ../config.pbtxt; for tritonserver --model-config-name="
+    variants = {
+        f"{name}.pbtxt": f"{heading}{name}\n{text_format.MessageToString(variant)}"
+        for name, variant in variants_of(config, model_sha256).items()
+    }
+    return {**variants, BUILD_PLAN: build_script(config, model_sha256)}
 
 
 def variants_of(config: ModelConfig, model_sha256: str) -> dict[str, ModelConfig]:

@@ -57,6 +57,28 @@ def keras_like_graph(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), weights
 
 
+def half_graph() -> onnx.ModelProto:
+    """24 x 24 pixels to 6 logits through two convolutions, all in half precision."""
+    rng = np.random.default_rng(6)
+    shapes = {"first": (8, 3, 3, 3), "second": (16, 8, 3, 3), "last": (16, 6)}
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["edges"], pads=[1] * 4),
+        helper.make_node("Relu", ["edges"], ["positive"]),
+        helper.make_node("Conv", ["positive", "second"], ["shapes"], pads=[1] * 4),
+        helper.make_node("GlobalAveragePool", ["shapes"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "last"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "half",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["n", 3, 24, 24])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT16, ["n", 6])],
+        [numpy_helper.from_array(rng.normal(0, 0.2, shape).astype(np.float16), name) for name, shape in shapes.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def keras_like_scores(pixels: npt.NDArray[np.uint8], weights: Array) -> npt.NDArray[np.float64]:
     """What that graph gives for pixels (N, H, W, 3), by its formula in float64."""
     scores = pixels.mean(axis=(1, 2), dtype=np.float64) / 255 @ weights.astype(np.float64)

@@ -13,11 +13,11 @@ import numpy as np
 import onnx
 import pytest
 from google.protobuf import text_format
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from tritonclient.grpc.model_config_pb2 import TYPE_FP16, ModelConfig, ModelInstanceGroup
 
-from export.check.graphs import file_sha256, read_graph
-from export.check.linter import find
+from export.check.graphs import file_sha256, read_graph, shifted_nodes
+from export.check.linter import find, find_cheap
 from export.variants import CUDA, PLAN, TENSORRT, write_variants
 from server.errors import ServerError
 from server.process import TritonServer
@@ -58,9 +58,13 @@ def write_network(path: Path, batch: str | int = "batch", opset: int = 17, ir_ve
     graph = helper.make_graph(nodes, "small", inputs, outputs, [weights])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     model.ir_version = ir_version
+    save_network(model, path)
+
+
+def save_network(model: onnx.ModelProto, path: Path) -> None:
     onnx.save(model, path)
-    read_graph.cache_clear()
-    file_sha256.cache_clear()
+    for cached in (read_graph, file_sha256, shifted_nodes):
+        cached.cache_clear()
     sha256 = file_sha256(path)
     (path.parent / "manifest.json").write_text(json.dumps({"onnx": {"sha256": sha256}}))
     write_variants(path.parent.parent, sha256)
@@ -470,6 +474,91 @@ def test_an_older_release_reads_less(repository: Path) -> None:
     assert fields == ["opset", "ir_version"]
 
 
+# Networks that TensorRT would get, and networks that nothing would
+
+
+def write_quantized_network(model: Path, zero_point: int) -> None:
+    """The small network with its input in 8 bits, in between."""
+    path = model / "1" / "model.onnx"
+    graph = onnx.load(path)
+    constants = {"scale": np.float32(0.02), "zero_point": np.int8(zero_point)}
+    graph.graph.initializer.extend(numpy_helper.from_array(np.array(value), name) for name, value in constants.items())
+    graph.graph.node[0].input[0] = "rounded"
+    graph.graph.node.insert(0, helper.make_node("QuantizeLinear", ["input", *constants], ["levels"], name="first"))
+    graph.graph.node.insert(1, helper.make_node("DequantizeLinear", ["levels", *constants], ["rounded"]))
+    save_network(graph, path)
+
+
+def test_zero_points_that_tensorrt_refuses_are_found(repository: Path) -> None:
+    write_quantized_network(repository / NETWORK, zero_point=3)
+    found = find(repository, "24.10")
+    message = (
+        "expected a graph whose zero points are all 0, got other ones in 2 nodes of model.onnx, of which the first is "
+        "'first', which TensorRT refuses: remove "
+    )
+    assert [(finding.file.stem, finding.field) for finding in found] == [
+        (TENSORRT, "optimization.execution_accelerators.tensorrt"),
+        (PLAN, "platform"),
+    ]
+    assert all(message in finding.message for finding in found)
+    for finding in found:  # what the message says
+        finding.file.unlink()
+    assert find(repository, "24.10") == []
+
+
+def test_zero_points_of_zero_are_left_alone(repository: Path) -> None:
+    write_quantized_network(repository / NETWORK, zero_point=0)
+    assert find(repository, "24.10") == []
+
+
+def test_the_network_of_an_earlier_export_is_found(repository: Path) -> None:
+    shutil.copytree(repository / NETWORK, repository / "earlier")
+    for path in (repository / "earlier").rglob("*.pbtxt"):
+        path.write_text(path.read_text().replace(f'name: "{NETWORK}"', 'name: "earlier"'))
+    (finding,) = find(repository, "24.10")
+    assert str(finding) == (
+        f"{repository}/earlier: ensemble: expected a step of pipeline, pipeline_frames that runs it, got none: it "
+        f"takes memory all the same, remove {repository}/earlier, or give its export a repository of its own"
+    )
+    assert find_cheap(repository, None) == [finding]
+    for pipeline in ("pipeline", "pipeline_frames"):  # models for themselves are no leftovers
+        remove(repository / pipeline)
+    assert find(repository, "24.10") == []
+
+
+# No repository
+
+
+def planted(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
+
+
+@pytest.mark.parametrize(
+    ("paths", "cure"),
+    [
+        ((), "run `make export repository`"),
+        (("model.onnx", "notes/todo.txt", ".git/config.pbtxt"), "run `make export repository`"),
+        (
+            ("model.onnx", "model_repository/net/config.pbtxt", "model_repository/pipeline/config.pbtxt"),
+            "there are models in {}/model_repository, give that",
+        ),
+        (
+            ("a/model_repository/net/config.pbtxt", "b/model_repository/net/config.pbtxt"),
+            "there are models in {}/a/model_repository, {}/b/model_repository, give that",
+        ),
+        (("config.pbtxt", "1/model.onnx"), "this is one model, the repository is {}/.."),
+    ],
+    ids=["empty", "stray files", "an export", "exports", "a model"],
+)
+def test_a_folder_without_models_is_no_repository(tmp_path: Path, paths: tuple[str, ...], cure: str) -> None:
+    planted(tmp_path, *paths)
+    (finding,) = find(tmp_path, "24.10")
+    expected = f"{tmp_path}: models: expected at least one folder with a config.pbtxt, got none: "
+    assert str(finding) == expected + cure.replace("{}/..", str(tmp_path.parent)).replace("{}", str(tmp_path))
+
+
 # The command
 
 
@@ -492,4 +581,6 @@ def test_the_exit_status_says_whether_anything_was_found(repository: Path, tmp_p
         ],
     )
     assert run(str(tmp_path / "nowhere")).returncode == 2
+    (tmp_path / "empty").mkdir()
+    assert run(str(tmp_path / "empty")).returncode == 1
     assert run(str(repository), "--triton", "19.01").returncode == 2

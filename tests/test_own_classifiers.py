@@ -22,7 +22,7 @@ from export.__main__ import main as export
 from export.repository import read_configs
 from tests.asking import ask
 from tests.conftest import export_repository
-from tests.own_networks import Array, cifar_network, keras_like_graph, keras_like_scores, trained
+from tests.own_networks import Array, cifar_network, half_graph, keras_like_graph, keras_like_scores, trained
 from tests.running import started
 
 BATCHES = (1, 2, 7)
@@ -484,3 +484,24 @@ def test_half_precision_is_cast(tmp_path: Path) -> None:
     flags = ["--resize-size", "24", "--crop-size", "24", *FLAGS]
     model, _ = fitted(tmp_path, flags, data_type=TensorProto.FLOAT16)
     assert [node.op_type for node in model.graph.node[:2]] == ["Cast", "Transpose"]
+
+
+HALF = ["--resize-size", "24", *FLAGS]
+
+
+def test_convolutions_in_half_precision_may_round_elsewhere(tmp_path: Path) -> None:
+    onnx.save(half_graph(), tmp_path / "half.onnx")
+    source = ["--onnx", str(tmp_path / "half.onnx"), "--labels", write_labels(tmp_path, 6)]
+    assert export(["model", *source, *HALF, "--output", str(tmp_path / "out")]) == 0
+    difference = json.loads((tmp_path / "out" / "manifest.json").read_text())["largest_relative_difference"]
+    assert 1e-4 < difference < 1e-3  # float32 is held to less
+
+
+def test_half_precision_that_errs_by_more_is_refused_with_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("export.own_graph.MAX_HALF_DIFFERENCE", 1e-5)
+    onnx.save(half_graph(), tmp_path / "half.onnx")
+    message = refusal(capsys, tmp_path, "--onnx", str(tmp_path / "half.onnx"), *HALF)
+    assert message.startswith("model.onnx: expected outputs within 1e-05 of those of what it was made from at batches ")
+    assert message.endswith(": export it in float32, and give --precision fp16 for half precision")

@@ -1,10 +1,11 @@
 """fp16, int8 and the normalization in the graph: against fp32, through the real server and by themselves."""
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,24 @@ from export.__main__ import EXIT_FAILED
 from export.__main__ import main as export
 from export.calibration import read_pixels
 from export.classifier import TRACKED, check_is_not_tracked
-from export.comparison import logits_of, normalized
+from export.comparison import decisions, logits_of, normalized
 from export.errors import ExportError
 from export.in_graph import normalize_in_graph
-from export.precision import halves
+from export.precision import halves, tidied
 from export.quantization import BINS, Observed, best_range, quantize
 from export.recipes import RECIPES, Transform
 from export.rounding import round_together
 from export.to_onnx import write_onnx
+from export.variants import CUDA, OF_TENSORRT
 from server.process import TritonServer
 from tests.asking import ask, ask_model, connect, padded, tensor
 from tests.conftest import RESNET50_WEIGHTS, SHARED, export_repository, need_shared
 from tests.running import started
 
 LITE0 = RECIPES["efficientnet_lite0"]
+SMALL = Transform(
+    resize_size=36, crop_size=32, interpolation="bilinear", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
+)
 SERVED_PHOTOS = ("coffee.png", "chelsea.png", "motorcycle_left.png", "rocket.jpg")
 
 
@@ -56,6 +61,15 @@ def int8_server(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Itera
     folder = tmp_path_factory.mktemp("int8")
     with started(export_repository(folder, "--recipe", LITE0.name, *arguments)) as server:
         yield server
+
+
+def export_small(graph: Path, folder: Path, *options: str) -> int:
+    """Export a graph of 32 x 32 pixels to 10 logits, with the transform SMALL, to folder/out."""
+    (folder / "labels.txt").write_text("".join(f"{number}\n" for number in range(10)))
+    sizes = ["--resize-size", str(SMALL.resize_size), "--crop-size", str(SMALL.crop_size)]
+    colours = ["--mean", *map(str, SMALL.mean), "--std", *map(str, SMALL.std)]
+    files = ["--onnx", str(graph), "--labels", str(folder / "labels.txt"), "--output", str(folder / "out")]
+    return export(["model", *files, *sizes, *colours, "--interpolation", SMALL.interpolation, *options])
 
 
 def model_input_and_logits(server: TritonServer, files: list[bytes], output: str) -> tuple[npt.NDArray[Any], Any]:
@@ -128,6 +142,178 @@ def test_a_graph_that_normalizes_is_not_for_the_tracked_repository() -> None:
         check_is_not_tracked(dataclasses.replace(TRACKED, takes_pixels=True))
 
 
+# The check of the file that is written
+
+
+def test_a_wrong_normalization_in_the_graph_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(model: onnx.ModelProto, transform: Transform) -> None:
+        normalize_in_graph(model, dataclasses.replace(transform, mean=(0.4, 0.4, 0.4)))
+
+    monkeypatch.setattr("export.precision.normalize_in_graph", wrong)
+    assert export(["model", "--recipe", LITE0.name, "--normalize-in-graph", "--output", str(tmp_path)]) == EXIT_FAILED
+    message = capsys.readouterr().err
+    assert message.startswith("model.onnx: expected outputs within 0.0001 of those of what it was made from")
+    assert message.endswith(": leave --normalize-in-graph away\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_the_manifest_has_the_difference_of_the_file_that_is_written(
+    precision: str, small: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--precision", precision, "--normalize-in-graph"]
+    options += ["--calibration", str(photos), "--min-agreement", "0"] if precision == "int8" else []
+    assert export_small(small, tmp_path, *options) == 0
+    images = np.random.default_rng(7).integers(0, 256, (24, 3, 32, 32), np.uint8)
+    given, written = logits_of(small, normalized(images, SMALL)), logits_of(tmp_path / "out" / "model.onnx", images)
+    found = np.abs(written - given).max() / np.abs(given).max()
+    difference = json.loads((tmp_path / "out" / "manifest.json").read_text())["largest_relative_difference"]
+    assert difference == float(f"{difference:.1e}")
+    assert found / 10 < difference < found * 10  # other pixels than the export's
+    name = "difference" if precision == "fp32" else f"difference in {precision}"
+    assert f"; largest {name} from the graph as it came at batches 1, 2 and 7: {difference:.1e} of " in (
+        capsys.readouterr().out
+    )
+
+
+def test_int8_has_no_variants_for_tensorrt_and_loses_those_of_fp32(small: Path, photos: Path, tmp_path: Path) -> None:
+    configs = tmp_path / "repository" / "small" / "configs"
+    options = ["--name", "small", "--repository", str(tmp_path / "repository")]
+    assert export_small(small, tmp_path, *options) == 0
+    assert {path.name for path in configs.iterdir()} == {f"{CUDA}.pbtxt", *OF_TENSORRT}
+    int8 = ["--precision", "int8", "--calibration", str(photos), "--min-agreement", "0"]
+    assert export_small(small, tmp_path, *options, *int8) == 0
+    assert [path.name for path in configs.iterdir()] == [f"{CUDA}.pbtxt"]
+
+
+def with_shared_bias(model: onnx.ModelProto) -> None:
+    """One bias for two layers and one that is computed: both are in the log of ONNX Runtime's quantization."""
+    first, second, third = [node for node in model.graph.node if node.op_type == "Conv"]
+    second.input[2] = first.input[2]
+    negative = onnx.helper.make_node("Neg", [third.input[2]], ["computed"])
+    third.input[2] = "computed"
+    model.graph.node.insert(0, negative)
+
+
+def test_a_shared_or_computed_bias_is_not_logged(
+    small: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    model = onnx.load(small)
+    with_shared_bias(model)
+    tidied(model)
+    quantized = tidied(quantize(model, smooth_images(8)))
+    onnx.checker.check_model(quantized)
+    assert caplog.records == []
+    assert capfd.readouterr().err == ""
+    expected, actual = (logits_of(graph, smooth_images(8)) for graph in (model, quantized))
+    assert np.abs(actual - expected).max() <= 0.1 * np.abs(expected).max()
+
+
+def test_by_sigmoid_the_classes_above_one_half_are_compared() -> None:
+    logits = np.array([[3, 1, -1], [-2, -1, -3]], np.float32)
+    np.testing.assert_array_equal(decisions(logits, "sigmoid"), [[True, True, False], [False, False, False]])
+    np.testing.assert_array_equal(decisions(logits, "softmax"), [[0], [1]])
+
+
+def test_where_int8_is_slower_it_says_so_and_names_what_was_compared(
+    small: Path,
+    photos: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("export.comparison.interleaved_seconds", lambda sessions, batches: [1.0, 2.0])
+    options = ["--precision", "int8", "--calibration", str(photos), "--min-agreement", "0", "--activation", "sigmoid"]
+    assert export_small(small, tmp_path, *options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("int8 against fp32: the same classes above 0.5 on ")
+    assert lines[2] == "warning: int8 is not faster than fp32 on this machine: take fp32, or a CPU with VNNI"
+
+
+# Graphs as others write them
+
+CONVERSIONS = {
+    "fp32_pixels": ["--normalize-in-graph"],
+    "fp16_pixels": ["--precision", "fp16", "--normalize-in-graph"],
+    "int8": ["--precision", "int8", "--min-agreement", "0"],
+    "int8_pixels": ["--precision", "int8", "--min-agreement", "0", "--normalize-in-graph"],
+}
+
+
+def with_taken_names(model: onnx.ModelProto) -> None:
+    """The names that the normalization in the graph would take first."""
+    first = model.graph.node[0]
+    nodes = [
+        onnx.helper.make_node("Identity", ["input"], ["input_normalized_scaled"]),
+        onnx.helper.make_node("Identity", ["input_normalized_scaled"], ["input_normalized"]),
+    ]
+    first.input[0] = "input_normalized"
+    rest = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*nodes, *rest])
+
+
+def with_constants_as_inputs(model: onnx.ModelProto) -> None:
+    model.ir_version = 3
+    for constant in model.graph.initializer:
+        model.graph.input.append(onnx.helper.make_tensor_value_info(constant.name, constant.data_type, constant.dims))
+
+
+def with_both_names_of_the_domain(model: onnx.ModelProto) -> None:
+    model.opset_import.append(onnx.helper.make_opsetid("ai.onnx", model.opset_import[0].version))
+    model.graph.node[0].domain = "ai.onnx"
+
+
+@pytest.mark.parametrize("options", CONVERSIONS.values(), ids=CONVERSIONS.keys())
+@pytest.mark.parametrize("change", [with_taken_names, with_constants_as_inputs, with_both_names_of_the_domain])
+def test_graphs_as_others_write_them_are_converted(
+    change: Callable[[onnx.ModelProto], None], options: list[str], small: Path, photos: Path, tmp_path: Path
+) -> None:
+    model = onnx.load(small)
+    change(model)
+    onnx.save(model, tmp_path / "changed.onnx")
+    calibration = ["--calibration", str(photos)] if "int8" in options else []
+    assert export_small(tmp_path / "changed.onnx", tmp_path, *options, *calibration) == 0
+    written = onnx.load(tmp_path / "out" / "model.onnx")
+    assert [value.name for value in written.graph.input] == ["input"]
+    assert [entry.domain for entry in written.opset_import].count("") == 1
+
+
+def test_a_graph_in_8_bits_is_not_quantized_again(
+    small: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(quantize(onnx.load(small), smooth_images(8)), tmp_path / "int8.onnx")
+    options = ["--precision", "int8", "--calibration", str(photos)]
+    assert export_small(tmp_path / "int8.onnx", tmp_path, *options) == EXIT_FAILED
+    assert capsys.readouterr().err == (
+        "--precision int8: expected a float graph, got one that is quantized already (DequantizeLinear, "
+        "QuantizeLinear): leave --precision away, or give the graph from before its quantization\n"
+    )
+
+
+def test_an_old_opset_is_refused_with_the_way_out(small: Path) -> None:
+    model = onnx.load(small)
+    model.opset_import[0].version = 12
+    with pytest.raises(ExportError, match=r"opset 13 or newer, got opset 12: export it with opset 17 \(torch: opset_"):
+        quantize(model, smooth_images(1))
+
+
+def test_what_the_libraries_raise_is_told_in_one_sentence(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(model: onnx.ModelProto, **options: object) -> onnx.ModelProto:
+        raise ValueError("no such type\nsecond line")
+
+    monkeypatch.setattr("export.precision.convert_float_to_float16", failing)
+    assert export_small(small, tmp_path, "--precision", "fp16") == EXIT_FAILED
+    assert capsys.readouterr().err == (
+        "model.onnx: expected a graph that can be converted (--precision fp16), got ValueError: no such type: "
+        "export it again with opset 17, or leave these options away\n"
+    )
+
+
 # fp16
 
 
@@ -182,10 +368,35 @@ def test_int8_needs_images(tmp_path: Path) -> None:
         read_pixels(tmp_path, LITE0.transform)
 
 
-def test_calibration_without_a_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["model", "--recipe", LITE0.name, "--weights", "random", "--precision", "int8"]
-    assert export([*arguments, "--output", str(tmp_path)]) == EXIT_FAILED
-    assert "--precision int8: expected --calibration FOLDER" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "message"),
+    {
+        "no_images": (["--precision", "int8"], "--precision int8 needs --calibration FOLDER"),
+        "images_for_fp32": (["--calibration", "."], "--calibration is for --precision int8, got --precision fp32"),
+        "share_for_fp16": (
+            ["--precision", "fp16", "--min-agreement", "0"],
+            "--min-agreement is for --precision int8, got --precision fp16: leave it away",
+        ),
+        "missing": (
+            ["--precision", "int8", "--calibration", "/nowhere"],
+            "argument --calibration: expected a folder, got /nowhere, which is not there",
+        ),
+        "file": (
+            ["--precision", "int8", "--calibration", __file__],
+            f"argument --calibration: expected a folder, got {__file__}, which is a file",
+        ),
+    }.values(),
+    ids=lambda value: "",
+)
+def test_options_of_int8_are_checked_before_anything_is_exported(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        export(["model", "--recipe", LITE0.name, "--weights", "random", "--output", str(tmp_path), *options])
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,29 @@ def without_steps(model: Model) -> Iterator[Finding]:
         yield model.finding("ensemble_scheduling.step", "expected at least one, got none: name the models to run")
 
 
+# Around them
+
+
+def unused_models(models: Models) -> Iterator[Finding]:
+    """A network that no ensemble runs, as an export of another name leaves it: Triton loads it all the same."""
+    ensembles = [model for model in models.values() if model.is_ensemble]
+    used = {step.model_name for ensemble in ensembles for step in ensemble.config.ensemble_scheduling.step}
+    for name, model in models.items():
+        if ensembles and name not in used and _is_network(model):
+            yield Finding(
+                model.folder,
+                "ensemble",
+                f"expected a step of {listed([ensemble.name for ensemble in ensembles])} that runs it, got none: it "
+                f"takes memory all the same, remove {model.folder}, or give its export a repository of its own",
+            )
+
+
+def _is_network(model: Model) -> bool:
+    return model.backend in ("onnxruntime", "tensorrt") or any(
+        (version / "manifest.json").is_file() for version in model.versions
+    )
+
+
 # The wires
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .finding import Finding
-from .models import Model, read_models
+from .models import Model, listed, model_folders, read_models
 
 FILL = "run `make export repository`"
 
@@ -34,6 +34,26 @@ def _missing_files(model: Model, cure: str) -> Iterator[Finding]:
     for version in model.versions:
         if model.model_file is not None and not (version / model.model_file).exists():
             yield Finding(version / model.model_file, "file", f"expected the model's file, got none: {cure}")
+
+
+def no_models(repository: Path) -> Iterator[Finding]:
+    """Where no folder has a configuration: an empty repository, or a folder that is none."""
+    if any((folder / "config.pbtxt").is_file() for folder in model_folders(repository)):
+        return
+    yield Finding(
+        repository,
+        "models",
+        f"expected at least one folder with a config.pbtxt, got none: {where_models_are(repository) or FILL}",
+    )
+
+
+def where_models_are(folder: Path) -> str | None:
+    """In words, where `folder` stands beside a repository: above it, as that of an export, or inside."""
+    if (folder / "config.pbtxt").is_file():
+        return f"this is one model, the repository is {folder.resolve().parent}"
+    depths = ("*/*/config.pbtxt", "*/*/*/config.pbtxt")
+    repositories = sorted({path.parent.parent for depth in depths for path in folder.glob(depth)})
+    return f"there are models in {listed([str(path) for path in repositories])}, give that" if repositories else None
 
 
 RULES = (name, version_folder, model_file)

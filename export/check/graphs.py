@@ -65,6 +65,57 @@ def engine_cache(model: Model) -> Iterator[Finding]:
                 )
 
 
+def zero_points(model: Model) -> Iterator[Finding]:
+    """TensorRT quantizes symmetrically. Source: onnx-tensorrt, onnxOpImporters.cpp, QuantDequantLinearHelper."""
+    field = tensorrt_field(model)
+    for path in onnx_files(model) if field else []:
+        nodes = shifted_nodes(path)
+        if nodes:
+            yield model.finding(
+                str(field),
+                f"expected a graph whose zero points are all 0, got other ones in {len(nodes)} nodes of {path.name}, "
+                f"of which the first is '{nodes[0]}', which TensorRT refuses: remove {model.file.name}, "
+                "or give TensorRT the network in float32 or float16",
+            )
+
+
+def tensorrt_field(model: Model) -> str | None:
+    """The setting by which TensorRT reads the network."""
+    if model.backend == "tensorrt":
+        return "platform"
+    accelerators = model.config.optimization.execution_accelerators.gpu_execution_accelerator
+    named = any(accelerator.name == "tensorrt" for accelerator in accelerators)
+    return "optimization.execution_accelerators.tensorrt" if named else None
+
+
+@lru_cache(maxsize=4)
+def shifted_nodes(path: Path) -> tuple[str, ...]:
+    """The names of the nodes that quantize or dequantize with a zero point other than 0."""
+    model = read_graph(path)
+    if model is None:
+        return ()
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    constants |= {
+        node.output[0]: node.attribute[0].t
+        for node in model.graph.node
+        if node.op_type == "Constant" and node.attribute[0].HasField("t")
+    }
+    return tuple(
+        node.name or node.output[0]
+        for node in model.graph.node
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear")
+        and len(node.input) > 2
+        and is_not_zero(constants.get(node.input[2]))
+    )
+
+
+def is_not_zero(tensor: onnx.TensorProto | None) -> bool:
+    """Whether it stands in the file and has another value."""
+    if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return False
+    return bool(onnx.numpy_helper.to_array(tensor).any())
+
+
 def release(model: Model, triton: str) -> Iterator[Finding]:
     version, newest_opset, newest_ir = newest_onnx(triton)
     for path in onnx_files(model):

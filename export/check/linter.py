@@ -9,6 +9,7 @@ from .models import Model, read_models, variant_names
 
 ModelRule = Callable[[Model], Iterable[Finding]]
 EnsembleRule = Callable[[Model, Mapping[str, Model]], Iterable[Finding]]
+RepositoryRule = Callable[[Mapping[str, Model]], Iterable[Finding]]
 
 # What is found without reading a network. `python -m server` shows it at the start.
 CHEAP_RULES: tuple[ModelRule, ...] = (
@@ -48,6 +49,7 @@ ENSEMBLE_RULES: tuple[EnsembleRule, ...] = (
     ensembles.batch_sizes,
     ensembles.cached_request_parameters,
 )
+REPOSITORY_RULES: tuple[RepositoryRule, ...] = (ensembles.unused_models,)
 
 
 def find(repository: Path, triton: str) -> list[Finding]:
@@ -59,8 +61,11 @@ def find(repository: Path, triton: str) -> list[Finding]:
         graphs.disagreement,
         graphs.model_sha256,
         graphs.engine_cache,
+        graphs.zero_points,
         lambda model: graphs.release(model, triton),
     )
+    if nothing := [*files.no_models(repository)]:
+        return nothing  # what other rules say of the folders in it would mislead
     return [*_found(repository, (*files.RULES, *CHEAP_RULES, *graph_rules), ENSEMBLE_RULES)]
 
 
@@ -91,3 +96,5 @@ def _judged(
         if model.is_ensemble:
             for ensemble_rule in ensemble_rules:
                 yield from ensemble_rule(model, models)
+    for repository_rule in REPOSITORY_RULES:
+        yield from repository_rule(models)

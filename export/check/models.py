@@ -69,13 +69,17 @@ class Model:
 def read_models(repository: Path, variant: str | None) -> tuple[dict[str, Model], list[Finding]]:
     """Read each model's configuration as --model-config-name=`variant` has it, and the findings where that fails."""
     models, findings = {}, []
-    for folder in sorted(path for path in repository.iterdir() if path.is_dir() and not path.name.startswith(".")):
+    for folder in model_folders(repository):
         model = read_model(folder, variant)
         if isinstance(model, Model):
             models[folder.name] = model
         else:
             findings.append(model)
     return models, findings
+
+
+def model_folders(repository: Path) -> list[Path]:
+    return sorted(path for path in repository.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def read_model(folder: Path, variant: str | None) -> Model | Finding:
