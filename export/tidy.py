@@ -41,11 +41,13 @@ def in_plain_form(model: onnx.ModelProto) -> onnx.ModelProto:
     plain.graph.input.extend(inputs)
     plain.ir_version = max(plain.ir_version, MIN_IR_VERSION)
     for node in plain.graph.node:
-        node.domain = "" if node.domain == "ai.onnx" else node.domain
+        if node.domain in OWN_DOMAINS:
+            node.ClearField("domain")
     others = [entry for entry in plain.opset_import if entry.domain not in OWN_DOMAINS]
-    own = onnx.helper.make_opsetid("", opset_of(plain))
+    version = opset_of(plain)
+    own = [onnx.helper.make_opsetid("", version)] if version else []
     del plain.opset_import[:]
-    plain.opset_import.extend([own, *others])
+    plain.opset_import.extend([*own, *others])
     return plain
 
 
