@@ -51,7 +51,7 @@ def export_classifier(
 
 
 def measure_converted(source: Source, path: Path, conversion: Conversion) -> float:
-    """How far the file that is written is from its source, to two digits: the others depend on the number of cores."""
+    """How far the file that is written is from its source, to two digits: the others depend on the machine."""
     precision = conversion.precision
     tolerance = Tolerance(most=max(MAX_DIFFERENCES[precision], source.tolerance.most), cure=CURES[precision])
     return float(f"{measure_difference(source.run, source.transform, path, tolerance):.1e}")

@@ -44,9 +44,10 @@ def in_plain_form(model: onnx.ModelProto) -> onnx.ModelProto:
         if node.domain == "ai.onnx":
             node.ClearField("domain")
     others = [entry for entry in plain.opset_import if entry.domain not in OWN_DOMAINS]
-    own = onnx.helper.make_opsetid("", opset_of(plain))
+    version = opset_of(plain)
+    own = [onnx.helper.make_opsetid("", version)] if version else []
     del plain.opset_import[:]
-    plain.opset_import.extend([own, *others])
+    plain.opset_import.extend([*own, *others])
     return plain
 
 

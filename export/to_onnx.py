@@ -87,8 +87,14 @@ def count_classes(module: torch.nn.Module, images: torch.Tensor) -> int:
 
 
 def run_torch(module: torch.nn.Module, images: FloatArray) -> FloatArray:
-    with torch.inference_mode():
-        return module(torch.from_numpy(images)).numpy()  # type: ignore[no-any-return]
+    """Run the module in one thread: torch sums in an order that depends on their number, ONNX Runtime does not."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            return module(torch.from_numpy(images)).numpy()  # type: ignore[no-any-return]
+    finally:
+        torch.set_num_threads(threads)
 
 
 def sample_pixels(size: int, batch: int, seed: int = 0) -> PixelArray:

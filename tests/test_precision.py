@@ -232,6 +232,30 @@ def test_where_int8_is_slower_it_says_so_and_names_what_was_compared(
     assert lines[2] == "warning: int8 is not faster than fp32 on this machine: take fp32, or a CPU with VNNI"
 
 
+def test_the_manifest_does_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
+    threads, manifests = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            assert export(["model", "--recipe", LITE0.name, "--output", str(tmp_path)]) == 0
+            assert torch.get_num_threads() == count
+            manifests.append((tmp_path / "manifest.json").read_bytes())
+    finally:
+        torch.set_num_threads(threads)
+    assert manifests[0] == manifests[1]
+
+
+def test_what_overflows_in_fp16_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = onnx.load(small)
+    weights = next(each for each in model.graph.initializer if each.name == "first.weight")
+    weights.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weights) * np.float32(1e7), weights.name))
+    onnx.save(model, tmp_path / "large.onnx")
+    assert export_small(tmp_path / "large.onnx", tmp_path, "--precision", "fp16") == EXIT_FAILED
+    message = capsys.readouterr().err
+    assert message.startswith("model.onnx: expected outputs within 0.02 of those of what it was made from")
+    assert message.endswith(": its values do not fit fp16; take fp32 or int8\n")
+
+
 # Graphs as others write them
 
 CONVERSIONS = {
