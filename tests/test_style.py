@@ -24,7 +24,7 @@ def test_make_alone_lists_the_targets() -> None:
 
 
 def test_make_serve_checks_what_it_serves_and_the_arguments_are_the_servers() -> None:
-    command = ["make", "--dry-run", "serve", "NAME=mine", "ARGS=--http-port 9000"]
+    command = ["make", "--dry-run", "--no-print-directory", "serve", "NAME=mine", "ARGS=--http-port 9000"]
     outcome = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30)
     assert outcome.stdout.splitlines()[-1] == (
         ".venv/bin/python -m export check build/mine/model_repository && "
