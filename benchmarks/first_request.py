@@ -14,12 +14,10 @@ from pathlib import Path
 import numpy as np
 import tritonclient.grpc
 
-from server.installation import package_folder
 from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
 
-from .onnxruntime_backend import positive
-from .running import run_measurement
+from .running import positive, run_measurement, sample_photos
 
 REQUESTS = 100
 LAST = 20  # of them: their median stands for the hundredth, which alone is as noisy as any
@@ -68,9 +66,7 @@ def measured(repository: Path, rounds: int) -> Iterator[tuple[float, float, floa
 
 def request_times(port: int) -> list[float]:
     """Milliseconds of each of REQUESTS requests with one photograph."""
-    photos = package_folder("skimage")
-    assert photos is not None, "scikit-image is a requirement"
-    file = np.fromfile(photos / "data" / "rocket.jpg", np.uint8)
+    file = np.fromfile(sample_photos() / "rocket.jpg", np.uint8)
     client = tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{port}")
     client.is_server_live()  # the connection is the client's, not the service's
     raw_image = tritonclient.grpc.InferInput("raw_image", [1, file.size], "UINT8")

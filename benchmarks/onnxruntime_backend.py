@@ -27,7 +27,7 @@ from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
 
 from .perf_analyzer import PerfAnalyzer, find_perf_analyzer
-from .running import export_repository, run_measurement
+from .running import export_repository, positive, run_measurement
 
 MODEL = "resnet50"
 BATCH = 8
@@ -87,13 +87,6 @@ def parser() -> argparse.ArgumentParser:
         "--rounds", type=positive, default=5, metavar="N", help="about 25 s each (default: %(default)s)"
     )
     return result
-
-
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
-    return value
 
 
 def write_classifier_repository(weights: str, folder: Path) -> Path:

@@ -28,10 +28,9 @@ from server.installation import ROOT
 from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
 
-from .onnxruntime_backend import positive, served_rate
+from .onnxruntime_backend import served_rate
 from .perf_analyzer import PerfAnalyzer, find_perf_analyzer
-from .preprocess import sample_photos
-from .running import export_repository, run_measurement
+from .running import export_repository, positive, run_measurement, sample_photos
 
 RECIPE = RECIPES["resnet50"]
 FORMS = {

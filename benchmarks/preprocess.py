@@ -13,21 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from google.protobuf import json_format
 
+from export.calibration import service_settings
 from python_models.preprocess.config import FileConfig
 from python_models.preprocess.decode import decode
 from python_models.preprocess.errors import InvalidImageError
 from python_models.preprocess.transforms import normalization_table, normalize, resize_and_center_crop
-from server.checks import read_config
-from server.installation import ROOT, package_folder
 
 from .errors import BenchmarkError
-from .onnxruntime_backend import positive
 from .reference import reference_crop, reference_pixels
-from .running import run_measurement
+from .running import positive, run_measurement, sample_photos
 
-CONFIG = ROOT / "model_repository" / "preprocess" / "config.pbtxt"
 STEPS = ("decode", "resize", "normalize")
 TARGET_RATIO = 1.35
 
@@ -53,22 +49,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def measure(options: argparse.Namespace) -> int:
-    config = FileConfig.from_model_config(
-        json_format.MessageToJson(read_config(CONFIG), preserving_proto_field_name=True)
-    )
+    config = service_settings()
     files = readable_files(options.images or sample_photos(), config)
     rounds = [measure_round(files, config) for _ in range(options.rounds)]
     print(table(len(files), rounds))
     return 0
-
-
-def sample_photos() -> Path:
-    package = package_folder("skimage")
-    if package is None:
-        raise BenchmarkError(
-            "photographs: expected the package scikit-image, or a FOLDER, got neither: run `make setup`"
-        )
-    return package / "data"
 
 
 def readable_files(folder: Path, config: FileConfig) -> list[npt.NDArray[np.uint8]]:

@@ -1,5 +1,6 @@
-"""What every measurement begins and ends with: an export, and its failures in words and an exit status."""
+"""What every measurement begins and ends with: an export or photographs, its failures in words and an exit status."""
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from export.errors import ExportError
 from server.errors import ServerError
-from server.installation import ROOT
+from server.installation import ROOT, package_folder
 from server.signals import StoppedBySignal, stop_on_signals
 
 from .errors import BenchmarkError
@@ -27,6 +28,22 @@ def run_measurement(measure: Callable[[], int]) -> int:
     except StoppedBySignal as stopped:
         print(f"{stopped}; nothing is left running", file=sys.stderr)
         return 128 + stopped.number
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
+    return value
+
+
+def sample_photos() -> Path:
+    package = package_folder("skimage")
+    if package is None:
+        raise BenchmarkError(
+            "photographs: expected the package scikit-image, or a FOLDER, got neither: run `make setup`"
+        )
+    return package / "data"
 
 
 def export_repository(recipe: str, weights: str, folder: Path, *arguments: str) -> Path:

@@ -16,7 +16,7 @@ import onnxruntime
 from .check.releases import OURS, newest_onnx
 from .errors import ExportError, first_line
 from .recipes import Transform
-from .tidy import unique_name
+from .tidy import copy_of, unique_name
 from .to_onnx import OF_FLOAT32, FloatArray, Tolerance, opset_of
 
 INPUT_TYPES: dict[str, type[np.number[Any]]] = {
@@ -172,8 +172,7 @@ def fit(graph: OwnGraph, crop_size: int) -> tuple[onnx.ModelProto, list[str]]:
 
     Returns the model, and what was added to it in words, for the manifest.
     """
-    model = onnx.ModelProto()
-    model.CopyFrom(graph.model)
+    model = copy_of(graph.model)
     taken = all_names(model.graph)
     casts, transposes = graph.input_type is not np.float32, graph.channels_last
     changes = []

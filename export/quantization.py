@@ -30,7 +30,7 @@ from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 from .errors import ExportError
 from .in_graph import only_input
 from .rounding import attributes_of, is_rounded_together, patches_of, round_together
-from .tidy import opset_of
+from .tidy import copy_of, opset_of
 
 QUANTIZED_OPERATORS = sorted({*QDQRegistry, *QLinearOpsRegistry})
 MIN_OPSET = 13  # the first with a scale for each channel
@@ -245,12 +245,6 @@ def with_corrected_biases(
             corrected_bias = (exact[bias] - shift.reshape(exact[bias].shape)).astype(np.float32)
             constants[bias].CopyFrom(from_array(corrected_bias, bias))
     return corrected
-
-
-def copy_of(model: onnx.ModelProto) -> onnx.ModelProto:
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
-    return result
 
 
 def mean_shift(node: onnx.NodeProto, error: Floats, mean: Doubles) -> Doubles:

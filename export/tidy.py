@@ -33,8 +33,7 @@ def in_plain_form(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Constants are no inputs, which takes IR version 4, and ONNX's own operators are imported once, by the domain "".
     """
-    plain = onnx.ModelProto()
-    plain.CopyFrom(model)
+    plain = copy_of(model)
     constants = {tensor.name for tensor in plain.graph.initializer}
     inputs = [value for value in plain.graph.input if value.name not in constants]
     del plain.graph.input[:]
@@ -49,6 +48,12 @@ def in_plain_form(model: onnx.ModelProto) -> onnx.ModelProto:
     del plain.opset_import[:]
     plain.opset_import.extend([*own, *others])
     return plain
+
+
+def copy_of(model: onnx.ModelProto) -> onnx.ModelProto:
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    return result
 
 
 def opset_of(model: onnx.ModelProto) -> int:

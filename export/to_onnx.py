@@ -11,8 +11,7 @@ import onnx
 import onnxruntime
 import torch
 
-from python_models.preprocess.transforms import normalization_table, normalize
-
+from .comparison import normalized
 from .errors import ExportError, first_line
 from .recipes import Transform
 from .tidy import opset_of as opset_of
@@ -104,11 +103,7 @@ def sample_pixels(size: int, batch: int, seed: int = 0) -> PixelArray:
 
 def normalized_images(pixels: PixelArray, transform: Transform) -> FloatArray:
     """Normalize pixels (N, H, W, 3) as `preprocess` does; returns (N, 3, H, W)."""
-    images = np.empty((len(pixels), 3, *pixels.shape[1:3]), np.float32)
-    table = normalization_table(transform.mean, transform.std)
-    for image, out in zip(pixels, images, strict=True):
-        normalize(image, table, out)
-    return images
+    return normalized(pixels.transpose(0, 3, 1, 2), transform)
 
 
 def sample_images(transform: Transform, batch: int) -> FloatArray:

@@ -126,9 +126,10 @@ def read(data: bytes) -> Header:
     sample_bits = directory.integers(Tag.SAMPLE_BITS, MAX_SAMPLES, default=1)[0]
     if compression == UNCOMPRESSED and sample_bits > 8 and directory.integer(Tag.PLANES, default=1) == 2:
         raise unsupported("TIFF", "8 bits a sample in uncompressed planes", f"{sample_bits} bits")  # Pillow takes bytes
-    _check_pixels_end(directory, compression)
+    tiled = Tag.TILES in directory.entries
+    starts = directory.integers(Tag.TILES if tiled else Tag.STRIPS, MAX_STRIPS)
+    _check_pixels_end(directory, compression, starts, Tag.TILE_BYTES if tiled else Tag.STRIP_BYTES)
     width, height = directory.integer(Tag.WIDTH), directory.integer(Tag.HEIGHT)
-    strips = len(directory.integers(Tag.TILES if Tag.TILES in directory.entries else Tag.STRIPS, MAX_STRIPS))
     return Header(
         format="TIFF",
         width=width,
@@ -136,7 +137,7 @@ def read(data: bytes) -> Header:
         orientation=_orientation(directory),
         sample_bits=max(sample_bits, 8),
         scans=data.count(JPEG_SCAN) if compression == JPEG else 1,
-        coded_pixels=width * height // strips,  # a scan goes over one of them
+        coded_pixels=width * height // len(starts),  # a scan goes over one of them
         cost=_bytes_per_pixel(directory, compression, sample_bits, width, height) / BUDGET_BYTES_PER_PIXEL,
         data=_with_directory(directory, set(kept)),
         decode=by_pillow,
@@ -187,11 +188,8 @@ def _check_values_end(directory: Directory, kept: dict[Tag, int]) -> None:
         raise truncated("TIFF", f"the end of its directory's values at byte {end}", data.rstrip(b"\0"))
 
 
-def _check_pixels_end(directory: Directory, compression: int) -> None:
+def _check_pixels_end(directory: Directory, compression: int, starts: tuple[int, ...], sizes_tag: Tag) -> None:
     """Raise InvalidImageError where a strip or tile does not end within the file, or two share its bytes."""
-    tiled = Tag.TILES in directory.entries
-    starts = directory.integers(Tag.TILES if tiled else Tag.STRIPS, MAX_STRIPS)
-    sizes_tag = Tag.TILE_BYTES if tiled else Tag.STRIP_BYTES
     if sizes_tag not in directory.entries and len(starts) == 1:  # rare, and allowed: it ends with the file
         return
     sizes, data = directory.integers(sizes_tag, MAX_STRIPS), directory.data
