@@ -1,7 +1,44 @@
-"""Client of the Triton ensemble `pipeline`: image files in, ranked classes out."""
+"""Client of the Triton ensemble `pipeline`: images in, ranked classes out."""
 
-from .errors import ClassificationError, ImageError, ServiceError
+from .async_pipeline import AsyncPipelineClient
+from .connection import Tls
+from .errors import (
+    AccessError,
+    AnswerError,
+    ClassificationError,
+    ClosedError,
+    DeadlineError,
+    ImageError,
+    NotServedError,
+    OverloadedError,
+    ParameterError,
+    ProcessDiedError,
+    RefusedError,
+    ServiceError,
+    UnavailableError,
+)
+from .images import Image
 from .pipeline import PipelineClient
 from .results import ClassScore, ImageResult
 
-__all__ = ["ClassScore", "ClassificationError", "ImageError", "ImageResult", "PipelineClient", "ServiceError"]
+__all__ = [
+    "AccessError",
+    "AnswerError",
+    "AsyncPipelineClient",
+    "ClassScore",
+    "ClassificationError",
+    "ClosedError",
+    "DeadlineError",
+    "Image",
+    "ImageError",
+    "ImageResult",
+    "NotServedError",
+    "OverloadedError",
+    "ParameterError",
+    "PipelineClient",
+    "ProcessDiedError",
+    "RefusedError",
+    "ServiceError",
+    "Tls",
+    "UnavailableError",
+]

@@ -1,36 +1,44 @@
-"""The client itself: one image file in, its classes out, over gRPC or HTTP."""
+"""The client that blocks."""
 
-import importlib
-import re
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, overload
 
-import numpy as np
+from .base import BaseClient, failed, is_alone, max_batch_size_of
+from .deadline import Deadline
+from .errors import ClassificationError, ParameterError, RegionLostError, ServiceError
+from .images import Image, Item, batches, is_one_image, read_item
+from .operations import model_config, register_region, unregister_region
+from .protocol import Request, make_request
+from .results import ImageResult, InOrder, read_results
 
-from .errors import ServiceError, error_from_text
-from .results import OUTPUTS, ImageResult, read_results
-
-DEFAULT_URL = "grpc://127.0.0.1:8001"
-DEFAULT_PORTS = {"grpc": 8001, "http": 8000}
-_URL = re.compile(r"(?P<scheme>grpc|http)://(?P<host>[\w.-]+|\[[\da-f:]+\])(:(?P<port>\d{1,5}))?/?", re.ASCII)
+T = TypeVar("T")
 
 
-class PipelineClient:
-    """A connection to a Triton server that has the ensemble `pipeline`; closed on the way out of a `with`.
+class PipelineClient(BaseClient):
+    """The client for threads, any number of them at a time; closed on the way out of a `with`. Options: BaseClient's.
 
-    `url` is grpc://HOST[:PORT] or http://HOST[:PORT]; `timeout_s` bounds each call. Raises ValueError for another URL.
+    >>> with PipelineClient("grpc://127.0.0.1:8001", timeout_s=10) as client:
+    ...     result = client.classify("coffee.png", top_k=1)
+    >>> result.classes[0].label
+    'espresso'
     """
 
-    def __init__(self, url: str = DEFAULT_URL, timeout_s: float = 30) -> None:
-        self.url, self.timeout_s = url, timeout_s
-        scheme, address = split_url(url)
-        self._is_grpc = scheme == "grpc"
-        # One interface, two modules; each brings its own heavy dependencies, so only the one in use is imported.
-        self._triton = importlib.import_module(f"tritonclient.{scheme}")
-        options: dict[str, Any] = {"connection_timeout": timeout_s, "network_timeout": timeout_s}
-        if self._is_grpc:
-            options = {"channel_args": _channel_arguments(address)}
-        self._client = self._triton.InferenceServerClient(address, **options)
+    def _open(self) -> None:
+        self._slots = threading.BoundedSemaphore(self.max_in_flight)
+        self._is_closed = threading.Event()
+        if self._connection.is_grpc:
+            from .over_grpc import GrpcTransport  # each brings heavy dependencies, so only the one in use is imported
+
+            self._transport: Any = GrpcTransport(self._connection)
+        else:
+            from .over_http import HttpTransport
+
+            self._transport = HttpTransport(self._connection, self.max_in_flight)
 
     def __enter__(self) -> "PipelineClient":
         return self
@@ -41,54 +49,143 @@ class PipelineClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
+        """Close the connections; calls in flight end with an error."""
+        self._is_closed.set()
+        for name in self._regions.close() if self._regions else []:
+            with contextlib.suppress(ClassificationError):
+                self._transport.control(unregister_region(name), Deadline(min(self.timeout_s, 5), self.url))
+        self._transport.close()
 
-    def classify(self, file: bytes, top_k: int | None = None, threshold: float | None = None) -> ImageResult:
-        """Classify one image file, given as its bytes; `top_k` and `threshold` are the pipeline's defaults where None.
+    @overload
+    def classify(  # type: ignore[overload-overlap]  # a str is a path, though also a sequence
+        self, images: Image, top_k: int | None = None, threshold: float | None = None
+    ) -> ImageResult: ...
 
-        Raises ImageError where the pipeline refuses the image or a parameter, ServiceError where the server fails.
+    @overload
+    def classify(
+        self, images: Sequence[Image], top_k: int | None = None, threshold: float | None = None
+    ) -> list[ImageResult]: ...
+
+    def classify(
+        self, images: Image | Sequence[Image], top_k: int | None = None, threshold: float | None = None
+    ) -> ImageResult | list[ImageResult]:
+        """Classify one image, or a list of them: files as bytes or paths, pictures as uint8 arrays (H, W, 3) in RGB.
+
+        `top_k` is the number of classes, `threshold` the score below which they are left out; the pipeline's defaults
+        where None. Raises ClassificationError (errors.py) for one image; of a list each result bears its own `error`,
+        and only ParameterError is raised.
+
+        >>> client = PipelineClient("grpc://127.0.0.1:8001")
+        >>> [result.error or result.classes[0].label for result in client.classify(["coffee.png", b"no image"])]
+        ['espresso', ImageError('not_an_image: expected a JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or PNM file, ...')]
         """
-        raw_image = self._triton.InferInput("raw_image", [1, len(file)], "UINT8")
-        raw_image.set_data_from_numpy(np.frombuffer(file, np.uint8)[np.newaxis])
-        parameters = {"top_k": top_k, "threshold": threshold}
-        answer = self._infer(raw_image, {key: value for key, value in parameters.items() if value is not None})
-        (result,) = read_results(answer)
+        if not is_one_image(images):
+            return list(self._classify_each(images, top_k, threshold, len(images)))  # type: ignore[arg-type]
+        (result,) = self._infer([read_item(images)], top_k, threshold)  # type: ignore[arg-type]
+        if result.error:
+            raise result.error
         return result
 
-    def _infer(self, raw_image: Any, parameters: dict[str, int | float]) -> Any:
-        timeout = {"client_timeout": self.timeout_s} if self._is_grpc else {}
-        outputs = [self._triton.InferRequestedOutput(name) for name in OUTPUTS]
-        exception = self._triton.InferenceServerException
+    def classify_each(
+        self, images: Iterable[Image], top_k: int | None = None, threshold: float | None = None
+    ) -> Iterator[ImageResult]:
+        """Classify any number of images, in constant memory; yields their results in order, as they come.
+
+        Otherwise as `classify` of a list. Looks 64 images ahead, to gather those of like length into requests.
+
+        >>> from pathlib import Path
+        >>> client = PipelineClient("grpc://127.0.0.1:8001")
+        >>> for result in client.classify_each(Path(".").glob("coffee.*")):
+        ...     print(result.classes[0].label)
+        espresso
+        """
+        return self._classify_each(images, top_k, threshold, None)
+
+    def _classify_each(
+        self, images: Iterable[Image], top_k: int | None, threshold: float | None, image_count: int | None
+    ) -> Iterator[ImageResult]:
+        batch_size = self._batch_size(self._server_batch_size() if image_count != 1 else 1, image_count)
+        at_a_time = max(1, self.max_in_flight // batch_size)
+        in_order = InOrder()
+        running: dict[Future[list[ImageResult]], list[int]] = {}
+        threads = ThreadPoolExecutor(at_a_time, thread_name_prefix="classify")
         try:
-            return self._client.infer("pipeline", [raw_image], outputs=outputs, parameters=parameters, **timeout)
-        except exception as error:
-            if _is_answer(error.status()):
-                raise error_from_text(error.message()) from error
-            raise self._no_answer(error.message()) from error
-        except Exception as error:  # over HTTP tritonclient lets through what its transport raises, of many kinds
-            raise self._no_answer(getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
+            for places, items in batches(images, batch_size):
+                if isinstance(items, ClassificationError):
+                    in_order.put(places, failed(1, items))
+                    continue
+                running[threads.submit(self._results, items, top_k, threshold)] = places
+                if len(running) >= at_a_time:
+                    _gather(running, in_order)
+                yield from in_order.ready()
+            while running:
+                _gather(running, in_order)
+                yield from in_order.ready()
+            yield from in_order.ready()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
 
-    def _no_answer(self, got: str) -> ServiceError:
-        return ServiceError(f"{self.url}: expected the answer of a Triton server that has `pipeline`, got: {got}")
+    def _results(self, items: list[Item], top_k: int | None, threshold: float | None) -> list[ImageResult]:
+        """One result an image, whatever happens to the request; raises ParameterError."""
+        try:
+            return self._infer(items, top_k, threshold)
+        except ParameterError:
+            raise
+        except ClassificationError as error:
+            if is_alone(items, error):
+                return failed(len(items), error)
+        return [result for item in items for result in self._results([item], top_k, threshold)]
+
+    def _infer(self, items: Sequence[Item], top_k: int | None, threshold: float | None) -> list[ImageResult]:
+        request = make_request(items, top_k, threshold)
+        return read_results(self._retried(lambda deadline: self._send(request, deadline)), len(items))
+
+    def _server_batch_size(self) -> int:
+        if self._max_batch_size is None:
+            try:
+                config = self._retried(lambda deadline: self._transport.control(model_config("pipeline"), deadline))
+            except ServiceError:  # inference itself will tell
+                return 1
+            self._max_batch_size = max_batch_size_of(config)
+        return self._max_batch_size
+
+    def _retried(self, call: Callable[[Deadline], T]) -> T:
+        retries = self._retries()
+        while True:
+            try:
+                with self._slot(retries.deadline):
+                    return call(retries.deadline)
+            except ServiceError as error:
+                if self._is_closed.is_set():
+                    raise self._connection.closed() from error
+                delay_s = retries.delay_s(error)
+            if self._is_closed.wait(delay_s):
+                raise self._connection.closed()
+
+    @contextlib.contextmanager
+    def _slot(self, deadline: Deadline) -> Iterator[None]:
+        if not self._slots.acquire(timeout=deadline.left_s()):
+            raise deadline.error()
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    def _send(self, request: Request, deadline: Deadline) -> Any:
+        if self._regions is None:
+            return self._transport.infer(request, deadline)
+        with self._regions.lend(request.data) as region:
+            if not region.is_registered:
+                self._transport.control(register_region(region.name, region.byte_size), deadline)
+                region.is_registered = True
+            try:
+                return self._transport.infer(replace(request, region=region.name), deadline)
+            except RegionLostError:
+                region.is_registered = False
+                raise
 
 
-def split_url(url: str) -> tuple[str, str]:
-    """Split grpc://host[:port] or http://host[:port] into its scheme and host:port; raise ValueError for another."""
-    match = _URL.fullmatch(url)
-    if match is None or int(match["port"] or 1) not in range(1, 65536):
-        raise ValueError(f"url: expected grpc://HOST:PORT or http://HOST:PORT, got {url}")
-    return match["scheme"], f"{match['host']}:{match['port'] or DEFAULT_PORTS[match['scheme']]}"
-
-
-def _channel_arguments(address: str) -> list[tuple[str, int]]:
-    """No limit on a message's size; and no proxy between us and this machine, which gRPC else would ask for it."""
-    arguments = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-    if address.startswith(("127.", "localhost:", "[::1]:")):
-        arguments.append(("grpc.enable_http_proxy", 0))
-    return arguments
-
-
-def _is_answer(status: str | None) -> bool:
-    """Whether a failure is the server's own answer, of which the text follows the contract, and not the network's."""
-    return status in ("StatusCode.INVALID_ARGUMENT", "StatusCode.INTERNAL", "400", "500")
+def _gather(running: "dict[Future[list[ImageResult]], list[int]]", in_order: InOrder) -> None:
+    """Wait for one request at least, and hand on the results of those that are done."""
+    for done in wait(running, return_when=FIRST_COMPLETED).done:
+        in_order.put(running.pop(done), done.result())

@@ -1,21 +1,20 @@
 """What a classification returns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ClassificationError, ServiceError, error_from_text
+from .errors import AnswerError, ClassificationError, error_from_text
 
-OUTPUTS = ("class_id", "score", "label", "error")
-
-
-class InferResult(Protocol):
-    """What tritonclient returns, over gRPC as over HTTP."""
-
-    def as_numpy(self, name: str) -> npt.NDArray[Any] | None: ...
+OUTPUTS = {
+    "class_id": np.dtype(np.int32),
+    "score": np.dtype(np.float32),
+    "label": np.dtype("O"),
+    "error": np.dtype("O"),
+}
 
 
 @dataclass(frozen=True)
@@ -35,15 +34,25 @@ class ImageResult:
     error: ClassificationError | None = None
 
 
-def read_results(answer: InferResult) -> list[ImageResult]:
-    """Turn the outputs of `pipeline`, (N, k) each and error (N, 1), into one result an image.
+def read_results(outputs: Mapping[str, npt.NDArray[Any]], image_count: int | None = None) -> list[ImageResult]:
+    """Turn the outputs of `pipeline`, (N, k) each and error (N, 1), into one result an image; N is `image_count`.
 
-    Places where no class stands, class_id -1, are left out. Raises ServiceError where an output is missing.
+    Places where no class stands, class_id -1, are left out. Raises AnswerError where an output is missing or is of
+    another type or shape.
     """
-    values = [answer.as_numpy(name) for name in OUTPUTS]
-    if any(value is None for value in values):
-        missing = [name for name, value in zip(OUTPUTS, values, strict=True) if value is None]
-        raise ServiceError(f"answer: expected the outputs {list(OUTPUTS)}, got none of {missing}")
+    missing = [name for name in OUTPUTS if name not in outputs]
+    if missing:
+        raise AnswerError(f"answer: expected the outputs {list(OUTPUTS)}, got none of {missing}")
+    values = [outputs[name] for name in OUTPUTS]
+    ranked, error = values[:3], values[3]
+    wrong_type = any(value.dtype != dtype for value, dtype in zip(values, OUTPUTS.values(), strict=True))
+    shape = ranked[0].shape
+    wrong_shape = len(shape) != 2 or error.shape != (shape[0], 1) or any(value.shape != shape for value in ranked)
+    if wrong_type or wrong_shape or image_count not in (None, shape[0]):
+        got = {name: f"{value.dtype} {value.shape}" for name, value in zip(OUTPUTS, values, strict=True)}
+        raise AnswerError(
+            f"answer: expected int32, float32 and text (N, k), and text (N, 1), N {image_count or 'any'}, got {got}"
+        )
     return [_read_row(*row) for row in zip(*values, strict=True)]
 
 
@@ -54,8 +63,26 @@ def _read_row(
     error: npt.NDArray[np.object_],
 ) -> ImageResult:
     classes = [
-        ClassScore(int(one), float(value), name.decode())
+        ClassScore(int(one), float(value), name.decode("utf-8", "replace"))
         for one, value, name in zip(class_id, score, label, strict=True)
         if one != -1
     ]
-    return ImageResult(classes, error_from_text(error[0].decode()) if error[0] else None)
+    return ImageResult(classes, error_from_text(error[0].decode("utf-8", "replace")) if error[0] else None)
+
+
+class InOrder:
+    """Results that come in any order, handed on in the order of their images."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, ImageResult] = {}
+        self._next = 0
+
+    def put(self, places: Sequence[int], results: Sequence[ImageResult]) -> None:
+        """Take the results of the images at `places`."""
+        self._waiting.update(zip(places, results, strict=True))
+
+    def ready(self) -> Iterator[ImageResult]:
+        """Those before which none is missing."""
+        while self._next in self._waiting:
+            yield self._waiting.pop(self._next)
+            self._next += 1

@@ -1,0 +1,78 @@
+"""`classify`: any number of images, with their results written as they come."""
+
+import argparse
+import sys
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import AccessError, NotServedError, ParameterError, UnavailableError
+from ..images import Image
+from ..pipeline import PipelineClient
+from .formats import FORMATS
+from .options import EXIT_FAILED, UsageError, client_options, connection_options
+from .output import Output, open_output
+from .progress import Progress
+from .sources import Source, find_sources
+
+
+def add_command(commands: Any) -> None:
+    parser = commands.add_parser(
+        "classify", parents=[connection_options()], help="classify images", description=__doc__, epilog=EPILOG
+    )
+    parser.add_argument(
+        "images", nargs="+", metavar="IMAGE", help="a file, a folder, a 'glob', a file:// URL, or - for standard input"
+    )
+    parser.add_argument("--top-k", type=int, metavar="K", help="classes an image (default: the pipeline's, 5)")
+    parser.add_argument("--threshold", type=float, metavar="P", help="leave out scores below P, 0 to 1 (default: 0)")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write there (default: standard output)")
+    parser.add_argument("--resume", action="store_true", help="go on where a run with the same --output was broken off")
+    parser.add_argument("--annotate", type=Path, metavar="DIR", help="write copies with the classes drawn on")
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page of thumbnails to filter and sort")
+    parser.set_defaults(run=run)
+
+
+EPILOG = "A folder stands for the image files in it and below; to take others, name them."
+STOPPING = (UnavailableError, AccessError, NotServedError)  # the next image would fail in the same way
+
+
+def run(options: argparse.Namespace) -> int:
+    patience = {"max_retries": 5 if len(options.images) == 1 and not Path(options.images[0]).is_dir() else None}
+    try:
+        client = PipelineClient(**client_options(options), **patience)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    with client, open_output(options) as output:
+        total = sum(source.name not in output.done for source in find_sources(options.images))
+        with Progress(total) as progress:
+            return EXIT_FAILED if _classify(client, options, output, progress) or output.problems else 0
+
+
+def _classify(client: PipelineClient, options: argparse.Namespace, output: Output, progress: Progress) -> int:
+    """The number of images that failed, and of failures that ended the run."""
+    failed = 0
+    sent: deque[Source] = deque()
+    results = client.classify_each(_images(options, output, sent), options.top_k, options.threshold)
+    try:
+        for result in results:
+            if isinstance(result.error, STOPPING):
+                raise result.error
+            output.add(sent.popleft(), result)
+            progress.add(result)
+            failed += result.error is not None
+    except (ParameterError, *STOPPING) as error:
+        print(error, file=sys.stderr)
+        if options.output:
+            print(f"what is done stands in {options.output}; --resume goes on from there", file=sys.stderr)
+        return failed + 1
+    return failed
+
+
+def _images(options: argparse.Namespace, output: Output, sent: deque[Source]) -> Iterator[Image]:
+    """The images that are to be classified; their sources are left in `sent` for when the results come."""
+    for source in find_sources(options.images):
+        if source.name not in output.done:
+            sent.append(source)
+            yield source.image

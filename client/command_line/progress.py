@@ -1,0 +1,85 @@
+"""What a person sees on standard error while a long run goes on: a bar on a terminal, else now and then a line."""
+
+import logging
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from ..deadline import log
+from ..results import ImageResult
+
+LINE_EVERY_S = 10.0
+
+
+class Progress(logging.Handler):
+    """Counts the images that are done, and tells of retries, which the client logs."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(logging.INFO)
+        self._total, self._done, self._failed, self._retries = total, 0, 0, 0
+        self._started = self._shown = time.monotonic()
+        # Where the results go to the same terminal they are the progress.
+        self._bar = _make_bar() if sys.stderr.isatty() and not sys.stdout.isatty() else None
+
+    def __enter__(self) -> "Progress":
+        if self._bar:
+            self._bar.start()
+            self._bar.add_task("", total=self._total)
+        log.addHandler(self)
+        log.setLevel(logging.INFO)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        log.removeHandler(self)
+        if self._bar:
+            self._bar.stop()
+        if self._total != 1:
+            print(self._summary(), file=sys.stderr)
+
+    def add(self, result: ImageResult) -> None:
+        """Count one image."""
+        self._done += 1
+        self._failed += result.error is not None
+        if self._bar:
+            self._bar.update(0, completed=self._done, description=f"{self._failed} failed" if self._failed else "")
+        else:
+            self._show_line(self._summary())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by the client's log, from any thread."""
+        self._retries += 1
+        if self._bar:
+            self._bar.update(0, description=f"[yellow]{_short(record.getMessage())}")
+        else:
+            self._show_line(record.getMessage())
+
+    def _show_line(self, line: str) -> None:
+        if time.monotonic() - self._shown > LINE_EVERY_S:
+            self._shown = time.monotonic()
+            print(line, file=sys.stderr, flush=True)
+
+    def _summary(self) -> str:
+        seconds = time.monotonic() - self._started
+        retries = f", {self._retries} requests sent again" if self._retries else ""
+        return (
+            f"{self._done:,} of {self._total:,} images, {self._failed:,} failed, "
+            f"{seconds:.1f} s, {self._done / seconds:.1f} images/s{retries}"
+        )
+
+
+def _make_bar() -> Any:
+    try:
+        from rich.console import Console
+        from rich.markup import escape  # noqa: F401
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:  # without the extra `cli`
+        return None
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
+    return Progress(*columns, console=Console(stderr=True), redirect_stdout=False)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:99]}…"
