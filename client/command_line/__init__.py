@@ -1,0 +1,1 @@
+"""The command line of the client: what it reads, asks and writes."""
