@@ -21,7 +21,7 @@ from ..results import ImageResult
 
 MIN_SIDE = 240  # pixels: on a smaller picture text would hide what it is about
 MIN_TEXT = 12  # pixels
-PLATE, TRACK, INK = (14, 17, 22, 200), (96, 102, 112, 255), (255, 255, 255, 255)
+PLATE, TRACK, INK = (14, 17, 22, 215), (96, 102, 112, 255), (255, 255, 255, 255)
 BAR, ALARM = (84, 190, 255, 255), (255, 138, 128, 255)
 BUILT_IN = ("", 0)  # Pillow's own font, which has hardly more than ASCII
 
