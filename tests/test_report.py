@@ -212,6 +212,17 @@ def test_a_card_shows_classes_and_bars_or_the_error(
             assert errors == [str(entry.result.error or "no class reaches the threshold")]
 
 
+def test_a_card_counts_the_classes_without_room_and_enlarged_it_shows_all(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    result = ImageResult([ClassScore(index, 0.9 / 2**index, f"class {index}") for index in range(12)])
+    open_page(browser, write_report(tmp_path / "report.html", [Entry("a", result)]))
+    assert texts(browser, ".card .label") == [f"class {index}" for index in range(4)]
+    assert texts(browser, ".card .more") == ["and 8 more"]
+    browser.find_element(By.CLASS_NAME, "card").click()
+    assert texts(browser, "#viewer .label") == [f"class {index}" for index in range(12)]
+
+
 def test_suggestions_are_the_labels_with_their_counts(
     browser: webdriver.Chrome, page: Path, entries: list[Entry]
 ) -> None:

@@ -88,7 +88,7 @@ def open_upright(file: bytes | Path, about: int | None = None) -> tuple[Image.Im
                 image.draft("RGB", (about, about))
             return to_rgb(ImageOps.exif_transpose(image)), image.format
     except Exception as error:  # Pillow's decoders raise nearly anything on a damaged file
-        raise UnreadableImageError(f"expected an image that Pillow can open: {type(error).__name__}") from error
+        raise UnreadableImageError(f"expected an image that Pillow can open, got {type(error).__name__}") from error
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
