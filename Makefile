@@ -61,4 +61,4 @@ clean: ## Remove .venv, build/ and what was written into model_repository/
 	rm -rf .venv build model_repository/*/1 model_repository/*/configs .mypy_cache .ruff_cache .pytest_cache
 
 debian-packages: ## Install the Debian packages that some tests need (as root)
-	apt-get update -qq && apt-get install -y --no-install-recommends curl libb64-0d
+	apt-get update -qq && apt-get install -y --no-install-recommends curl libb64-0d chromium chromium-driver
