@@ -60,5 +60,7 @@ lint: ## Check style and types
 clean: ## Remove .venv, build/ and what was written into model_repository/
 	rm -rf .venv build model_repository/*/1 model_repository/*/configs .mypy_cache .ruff_cache .pytest_cache
 
+# An npm that is there already may have come with a Node from elsewhere, with which Debian's npm conflicts.
 debian-packages: ## Install the Debian packages that some tests need (as root)
-	apt-get update -qq && apt-get install -y --no-install-recommends curl libb64-0d chromium chromium-driver
+	apt-get update -qq && apt-get install -y --no-install-recommends \
+		curl libb64-0d shellcheck chromium chromium-driver $$(command -v npm > /dev/null || echo nodejs npm)

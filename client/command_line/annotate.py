@@ -42,26 +42,29 @@ class Row(NamedTuple):
         return 1.35 if self.score is None else 1.95
 
 
-def write_copy(file: bytes | Path, result: ImageResult, folder: Path, name: PurePath) -> Path:
+def write_copy(
+    file: bytes | Path, result: ImageResult, folder: Path, name: PurePath, replace: bool = False
+) -> Path:
     """Write an annotated copy of an image file below `folder` and return its path.
 
     `file` is the image's bytes or its path, `name` the copy's path within `folder`. A JPEG stays one, anything else
     becomes a PNG; where `name` ends otherwise, `.jpg` or `.png` is appended (`a.webp` becomes `a.webp.png`).
     Raises UnreadableImageError where Pillow cannot open the file, ValueError where `name` leads out of `folder`,
-    FileExistsError rather than overwrite any file, OSError where it cannot be written. Then nothing was written.
+    FileExistsError rather than overwrite a file unless it may `replace` it, OSError where it cannot be written. Then nothing was written.
     """
     image, file_format = open_upright(file)
     endings = (".jpg", ".jpeg") if file_format in ("JPEG", "MPO") else (".png",)
     target = folder / (name if name.suffix.lower() in endings else name.with_name(name.name + endings[0]))
     if not target.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"name: expected a path within {folder}, got {name}")
-    if target.exists():
+    if target.exists() and not replace:
         raise FileExistsError(f"{target}: expected no file of that name, got one; it is left as it is")
     target.parent.mkdir(parents=True, exist_ok=True)
     with written_beside(target) as beside:
         encoder = "PNG" if endings == (".png",) else "JPEG"
         draw(image, result).save(beside, encoder, quality=90, icc_profile=image.info.get("icc_profile"))
-        target.open("xb").close()  # takes the name, and fails where another thread was faster
+        if not replace:
+            target.open("xb").close()  # takes the name, and fails where another thread was faster
     return target
 
 
