@@ -112,7 +112,8 @@ class AnswerError(ServiceError):
     code = "answer"
 
 
-SERVICE_CODES = frozenset(kind.code for kind in (ServiceError, *ServiceError.__subclasses__()))
+_SERVICE_ERRORS: list[type[ServiceError]] = [ServiceError, *ServiceError.__subclasses__()]
+SERVICE_CODES = frozenset(kind.code for kind in _SERVICE_ERRORS)
 
 
 class ClosedError(ClassificationError):

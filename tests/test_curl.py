@@ -34,9 +34,9 @@ def test_the_readmes_curl_line(server: TritonServer, photos: Path) -> None:
 
 
 def test_the_reply_to_a_file_that_is_no_image(server: TritonServer) -> None:
-    outcome = decode(upload(server, Path(__file__)), "--json")
+    outcome = decode(upload(server, Path(__file__)), "--format", "jsonl")
     assert outcome.returncode == 1
-    assert json.loads(outcome.stdout)["error"].startswith("not_an_image: image 0: expected a JPEG, PNG, ")
+    assert json.loads(outcome.stdout)["error"]["text"].startswith("not_an_image: expected a JPEG, PNG, ")
 
 
 @pytest.mark.parametrize("megabytes", [1, 5, 12, 30])

@@ -42,15 +42,14 @@ class Row(NamedTuple):
         return 1.35 if self.score is None else 1.95
 
 
-def write_copy(
-    file: bytes | Path, result: ImageResult, folder: Path, name: PurePath, replace: bool = False
-) -> Path:
+def write_copy(file: bytes | Path, result: ImageResult, folder: Path, name: PurePath, replace: bool = False) -> Path:
     """Write an annotated copy of an image file below `folder` and return its path.
 
     `file` is the image's bytes or its path, `name` the copy's path within `folder`. A JPEG stays one, anything else
     becomes a PNG; where `name` ends otherwise, `.jpg` or `.png` is appended (`a.webp` becomes `a.webp.png`).
     Raises UnreadableImageError where Pillow cannot open the file, ValueError where `name` leads out of `folder`,
-    FileExistsError rather than overwrite a file unless it may `replace` it, OSError where it cannot be written. Then nothing was written.
+    FileExistsError rather than overwrite a file, unless it may `replace` it, OSError where it cannot be written. Then
+    nothing was written.
     """
     image, file_format = open_upright(file)
     endings = (".jpg", ".jpeg") if file_format in ("JPEG", "MPO") else (".png",)

@@ -11,7 +11,7 @@ from ..errors import AccessError, NotServedError, ParameterError, UnavailableErr
 from ..images import Image
 from ..pipeline import PipelineClient
 from .formats import FORMATS
-from .options import EXIT_FAILED, UsageError, client_options, connection_options
+from .options import EXIT_FAILED, connection_options, open_client
 from .output import Output, open_output
 from .progress import Progress
 from .sources import Source, find_sources
@@ -28,9 +28,11 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--threshold", type=float, metavar="P", help="leave out scores below P, 0 to 1 (default: 0)")
     parser.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write there (default: standard output)")
-    parser.add_argument("--resume", action="store_true", help="go on where a run with the same --output was broken off")
+    parser.add_argument("--resume", action="store_true", help="go on where a run with that --output was broken off")
     parser.add_argument("--annotate", type=Path, metavar="DIR", help="write copies with the classes drawn on")
-    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page of thumbnails to filter and sort")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE.html", help="write a page of thumbnails, to filter and sort"
+    )
     parser.set_defaults(run=run)
 
 
@@ -39,12 +41,11 @@ STOPPING = (UnavailableError, AccessError, NotServedError)  # the next image wou
 
 
 def run(options: argparse.Namespace) -> int:
-    patience = {"max_retries": 5 if len(options.images) == 1 and not Path(options.images[0]).is_dir() else None}
-    try:
-        client = PipelineClient(**client_options(options), **patience)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    with client, open_output(options) as output:
+    is_long = len(options.images) > 1 or not Path(options.images[0]).is_file()
+    with (
+        open_client(options, max_retries=None if is_long else 5) as client,  # None: wait for a restart
+        open_output(options) as output,
+    ):
         total = sum(source.name not in output.done for source in find_sources(options.images))
         with Progress(total) as progress:
             return EXIT_FAILED if _classify(client, options, output, progress) or output.problems else 0

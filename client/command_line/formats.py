@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
-from typing import TextIO
+from typing import IO
 
 from ..errors import ClassificationError
 from ..results import ClassScore, ImageResult
@@ -18,7 +18,7 @@ class Table:
 
     name, encoding_errors = "table", "backslashreplace"
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._file = file
 
     def add(self, name: str, result: ImageResult) -> None:
@@ -34,7 +34,7 @@ class JsonLines:
 
     name, encoding_errors = "jsonl", "backslashreplace"  # of a name that is no UTF-8, in JSON's own notation
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._file = file
 
     def add(self, name: str, result: ImageResult) -> None:
@@ -44,7 +44,7 @@ class JsonLines:
         self._file.flush()
 
     @staticmethod
-    def read(file: TextIO) -> Iterator[tuple[str, ImageResult]]:
+    def read(file: IO[str]) -> Iterator[tuple[str, ImageResult]]:
         """The whole rows of a file that `add` wrote; a last line that was cut short is left out."""
         for line in file:
             if line.endswith("\n"):
@@ -58,7 +58,7 @@ class Csv:
 
     name, encoding_errors = "csv", "surrogateescape"  # a name that is no UTF-8 stays the bytes it is
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._file, self._writer = file, csv.writer(file, lineterminator="\n")
         if not file.seekable() or file.tell() == 0:
             self._writer.writerow(CSV_FIELDS)
@@ -73,7 +73,7 @@ class Csv:
         self._file.flush()
 
     @staticmethod
-    def read(file: TextIO) -> Iterator[tuple[str, ImageResult]]:
+    def read(file: IO[str]) -> Iterator[tuple[str, ImageResult]]:
         """The rows of a file that `add` wrote, but for the last image's: whether it is whole cannot be seen."""
         images = [(name, list(lines)) for name, lines in groupby(csv.DictReader(file), key=lambda line: line["image"])]
         for name, lines in images[:-1]:

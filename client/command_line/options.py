@@ -2,9 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from ..connection import DEFAULT_URL, Tls
+from ..pipeline import PipelineClient
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -35,18 +35,18 @@ def connection_options() -> argparse.ArgumentParser:
     return parser
 
 
-def client_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of a client; raises UsageError."""
+def open_client(options: argparse.Namespace, max_retries: int | None) -> PipelineClient:
+    """Raises UsageError where the options make no client."""
     try:
-        tls = Tls(options.tls_authority, options.tls_certificate, options.tls_key)
+        return PipelineClient(
+            options.url,
+            timeout_s=options.timeout_s,
+            max_retries=max_retries,
+            tls=Tls(options.tls_authority, options.tls_certificate, options.tls_key),
+            headers=dict(map(_split_header, options.header)),
+        )
     except ValueError as error:
         raise UsageError(str(error)) from error
-    return {
-        "url": options.url,
-        "timeout_s": options.timeout_s,
-        "tls": tls,
-        "headers": dict(map(_split_header, options.header)),
-    }
 
 
 def _split_header(text: str) -> tuple[str, str]:

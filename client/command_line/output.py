@@ -5,7 +5,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 from ..errors import SERVICE_CODES
 from ..results import ImageResult
@@ -21,26 +21,27 @@ class Output:
     written.
     """
 
-    def __init__(self, text: Table | JsonLines | Csv, done: set[str], copies: Path | None, replace_copies: bool) -> None:
+    def __init__(
+        self, text: Table | JsonLines | Csv, done: set[str], copies: Path | None, replace_copies: bool
+    ) -> None:
         self.done, self.problems = done, 0
         self.report: Any = None
         self._text, self._copies, self._replace_copies = text, copies, replace_copies
 
     def add(self, source: Source, result: ImageResult) -> None:
         """The text comes last: what has its line there has its copy too."""
-        file = source.image if isinstance(source.image, bytes) else Path(str(source.image))
         if self._copies is not None:
-            self._write_copy(source, file, result)
+            self._write_copy(source, result)
         if self.report is not None:
-            self.report.add(source.name, file, result)
+            self.report.add(source.name, source.image, result)
         self._text.add(source.name, result)
 
-    def _write_copy(self, source: Source, file: bytes | Path, result: ImageResult) -> None:
+    def _write_copy(self, source: Source, result: ImageResult) -> None:
         from .annotate import UnreadableImageError, write_copy
 
         assert self._copies is not None
         try:
-            write_copy(file, result, self._copies, source.relative, self._replace_copies)
+            write_copy(source.image, result, self._copies, source.relative, self._replace_copies)
         except (UnreadableImageError, OSError, ValueError) as error:
             if not result.error:  # where there is one, it tells why
                 self.problems += 1
@@ -75,7 +76,7 @@ def _check(options: argparse.Namespace) -> None:
             raise UsageError("--annotate and --report: expected the package Pillow: pip install Pillow") from error
 
 
-def _open(path: Path, kind: Any, mode: str) -> TextIO:
+def _open(path: Path, kind: Any, mode: str) -> IO[str]:
     try:
         return path.open(mode, encoding="utf-8", errors=kind.encoding_errors, newline="")
     except OSError as error:
@@ -95,7 +96,9 @@ def _read(path: Path, kind: Any) -> Iterator[tuple[str, ImageResult]]:
         try:
             yield from kind.read(file)
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"--resume: expected lines that --format {kind.name} wrote, got others in {path}") from error
+            raise UsageError(
+                f"--resume: expected lines that --format {kind.name} wrote, got others in {path}"
+            ) from error
 
 
 def _keep_finished(path: Path, kind: Any) -> Iterator[str]:

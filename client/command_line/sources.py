@@ -10,11 +10,30 @@ from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from ..images import Image
 from .options import UsageError
 
 SUFFIXES = frozenset(
-    ".jpg .jpeg .jpe .jfif .mpo .png .apng .webp .gif .tif .tiff .bmp .dib .avif .pbm .pgm .ppm .pnm".split()
+    f".{name}"
+    for name in [
+        "jpg",
+        "jpeg",
+        "jpe",
+        "jfif",
+        "mpo",
+        "png",
+        "apng",
+        "webp",
+        "gif",
+        "tif",
+        "tiff",
+        "bmp",
+        "dib",
+        "avif",
+        "pbm",
+        "pgm",
+        "ppm",
+        "pnm",
+    ]
 )
 
 
@@ -26,7 +45,7 @@ class Source:
     """
 
     name: str
-    image: Image
+    image: bytes | Path
     relative: PurePath
 
 
@@ -36,9 +55,9 @@ def find_sources(arguments: Sequence[str]) -> Iterator[Source]:
     A folder gives all files in it and below whose names end as image files do, sorted in each folder; a file that is
     named itself may be called anything. Raises UsageError where a URL is no file's, or a glob finds nothing.
     """
-    if len(arguments) == 1 and os.path.isdir(folder := _path(arguments[0])):
+    if len(arguments) == 1 and (folder := _path(arguments[0])).is_dir():
         for source in _in_folder(folder):
-            yield replace(source, relative=PurePath(os.path.relpath(source.name, folder)))
+            yield replace(source, relative=PurePath(source.name).relative_to(folder))
         return
     for argument in arguments:
         if argument == "-":
@@ -47,41 +66,40 @@ def find_sources(arguments: Sequence[str]) -> Iterator[Source]:
             yield from _find(_path(argument))
 
 
-def _find(path: str) -> Iterator[Source]:
-    if os.path.isdir(path):
-        yield from _in_folder(path)
-    elif glob.has_magic(path) and not os.path.lexists(path):
-        found = sorted(glob.glob(path, recursive=True))
-        if not found:
-            raise UsageError(f"{path}: expected a pattern that finds files, it finds none")
-        for one in found:
-            yield from _in_folder(one) if os.path.isdir(one) else [_file(one)]
-    else:
-        yield _file(path)
-
-
 @functools.cache
 def _standard_input() -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _file(path: str) -> Source:
-    inside = [part for part in PurePath(path).parts if part not in (os.sep, "..")]
-    return Source(path, path, PurePath(*inside))
-
-
-def _in_folder(folder: str) -> Iterator[Source]:
-    for parent, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted(files):
-            if Path(name).suffix.lower() in SUFFIXES:
-                yield _file(os.path.join(parent, name))
-
-
-def _path(argument: str) -> str:
+def _path(argument: str) -> Path:
     if "://" not in argument:
-        return argument
+        return Path(argument)
     parts = urlsplit(argument)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise UsageError(f"{argument}: expected a file:// URL of this machine, a path, or - for standard input")
-    return url2pathname(parts.path)
+    return Path(url2pathname(parts.path))
+
+
+def _find(path: Path) -> Iterator[Source]:
+    if path.is_dir():
+        yield from _in_folder(path)
+    elif glob.has_magic(str(path)) and not os.path.lexists(path):
+        found = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207  # Path.glob takes no absolute pattern
+        if not found:
+            raise UsageError(f"{path}: expected a pattern that finds files, it finds none")
+        for one in map(Path, found):
+            yield from _in_folder(one) if one.is_dir() else [_file(one)]
+    else:
+        yield _file(path)
+
+
+def _in_folder(folder: Path) -> Iterator[Source]:
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        for path in map(Path(parent).joinpath, sorted(files)):
+            if path.suffix.lower() in SUFFIXES:
+                yield _file(path)
+
+
+def _file(path: Path) -> Source:
+    return Source(str(path), path, PurePath(*(part for part in path.parts if part not in (path.anchor, ".."))))
