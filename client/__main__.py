@@ -1,10 +1,11 @@
 """`triton-classify`, or here `python -m client`: classify images, watch the server, manage its models."""
 
 import argparse
+import os
 import sys
 
 from .command_line import classify, decode
-from .command_line.options import EXIT_INTERRUPTED, EXIT_USAGE, UsageError
+from .command_line.options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError
 
 PROGRAM = "triton-classify" if __package__ == "triton_classify" else "python -m client"
 
@@ -25,6 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has heard enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
+        return EXIT_FAILED
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from .base import BaseClient, failed, is_alone, max_batch_size_of
 from .deadline import Deadline
-from .errors import ClassificationError, ParameterError, RegionLostError, ServiceError
+from .errors import AccessError, ClassificationError, NotServedError, ParameterError, RegionLostError, ServiceError
 from .images import Image, Item, batches, is_one_image, read_item
 from .operations import model_config, register_region, unregister_region
 from .protocol import Request, make_request
@@ -135,7 +135,7 @@ class AsyncPipelineClient(BaseClient):
             try:
                 ask = model_config("pipeline")
                 config = await self._retried(lambda deadline: self._transport.control(ask, deadline))
-            except ServiceError:  # inference itself will tell
+            except (AccessError, NotServedError):  # a proxy that lets nothing but inference through
                 return 1
             self._max_batch_size = max_batch_size_of(config)
         return self._max_batch_size

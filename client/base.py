@@ -64,7 +64,7 @@ class BaseClient:
 
 
 def max_batch_size_of(config: Any) -> int:
-    """From a model's configuration; 1 where it does not say, as behind a proxy that lets only inference through."""
+    """From a model's configuration; 1 where it does not say."""
     size = config.get("max_batch_size") if isinstance(config, Mapping) else None
     return size if isinstance(size, int) and size > 0 else 1
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from .base import BaseClient, failed, is_alone, max_batch_size_of
 from .deadline import Deadline
-from .errors import ClassificationError, ParameterError, RegionLostError, ServiceError
+from .errors import AccessError, ClassificationError, NotServedError, ParameterError, RegionLostError, ServiceError
 from .images import Image, Item, batches, is_one_image, read_item
 from .operations import model_config, register_region, unregister_region
 from .protocol import Request, make_request
@@ -73,7 +73,7 @@ class PipelineClient(BaseClient):
 
         `top_k` is the number of classes, `threshold` the score below which they are left out; the pipeline's defaults
         where None. Raises ClassificationError (errors.py) for one image; of a list each result bears its own `error`,
-        and only ParameterError is raised.
+        and only what concerns all of it is raised: a wrong parameter, or a server that is not there to begin with.
 
         >>> client = PipelineClient("grpc://127.0.0.1:8001")
         >>> [result.error or result.classes[0].label for result in client.classify(["coffee.png", b"no image"])]
@@ -144,7 +144,7 @@ class PipelineClient(BaseClient):
         if self._max_batch_size is None:
             try:
                 config = self._retried(lambda deadline: self._transport.control(model_config("pipeline"), deadline))
-            except ServiceError:  # inference itself will tell
+            except (AccessError, NotServedError):  # a proxy that lets nothing but inference through
                 return 1
             self._max_batch_size = max_batch_size_of(config)
         return self._max_batch_size

@@ -19,6 +19,7 @@ class Progress(logging.Handler):
         super().__init__(logging.INFO)
         self._total, self._done, self._failed, self._retries = total, 0, 0, 0
         self._started = self._shown = time.monotonic()
+        self._noted = 0.0
         # Where the results go to the same terminal they are the progress.
         self._bar = _make_bar() if sys.stderr.isatty() and not sys.stdout.isatty() else None
 
@@ -45,21 +46,18 @@ class Progress(logging.Handler):
         self._failed += result.error is not None
         if self._bar:
             self._bar.update(0, completed=self._done, description=f"{self._failed} failed" if self._failed else "")
-        else:
-            self._show_line(self._summary())
+        elif time.monotonic() - self._shown > LINE_EVERY_S:
+            self._shown = time.monotonic()
+            print(self._summary(), file=sys.stderr, flush=True)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called by the client's log, from any thread."""
         self._retries += 1
         if self._bar:
             self._bar.update(0, description=f"[yellow]{_short(record.getMessage())}")
-        else:
-            self._show_line(record.getMessage())
-
-    def _show_line(self, line: str) -> None:
-        if time.monotonic() - self._shown > LINE_EVERY_S:
-            self._shown = time.monotonic()
-            print(line, file=sys.stderr, flush=True)
+        elif time.monotonic() - self._noted > LINE_EVERY_S:
+            self._noted = time.monotonic()
+            print(record.getMessage(), file=sys.stderr, flush=True)
 
     def _summary(self) -> str:
         seconds = time.monotonic() - self._started
@@ -73,7 +71,6 @@ class Progress(logging.Handler):
 def _make_bar() -> Any:
     try:
         from rich.console import Console
-        from rich.markup import escape  # noqa: F401
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     except ImportError:  # without the extra `cli`
         return None
