@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,14 @@ from server.installation import ROOT
 from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
 
-from .perf_analyzer import PerfAnalyzer, find_perf_analyzer
+from .perf_analyzer import MEASUREMENT_S, PerfAnalyzer, find_perf_analyzer, rate
 from .running import export_repository, positive, run_measurement
 
 MODEL = "resnet50"
 BATCH = 8
 IN_PROCESS = 0  # in place of a concurrency
 CONCURRENCIES = (1, 2)  # requests in flight; 1 is compared, 2 shows what remains to be gained by overlap
-WINDOW_S = 2  # short, so that what is compared runs within seconds of each other
-WINDOWS = 3  # the fewest that perf_analyzer reports on
-MEASUREMENT_S = 1.2 * WINDOW_S * WINDOWS  # perf_analyzer stretches each window by a fifth
 TARGET_RATIO = 0.95
-PERF_ANALYZER_TIMEOUT_S = 60 + 10 * MEASUREMENT_S
 LOG = ROOT / "build" / "benchmarks" / "triton.log"
 
 
@@ -149,22 +145,8 @@ def measure_in_process(session: Any) -> float:
 
 def measure_served(analyzer: PerfAnalyzer, options: ServerOptions, concurrency: int) -> float:
     """Return images/s through the server, with `concurrency` requests in flight, as its client counts them."""
-    return served_rate(analyzer, options, concurrency, {"-m": MODEL, "-b": str(BATCH), "--shared-memory": "system"})
-
-
-def served_rate(analyzer: PerfAnalyzer, options: ServerOptions, concurrency: int, what: Mapping[str, str]) -> float:
-    """The same for any model: `what` holds perf_analyzer's options for it and its inputs."""
-    arguments = {
-        **what,
-        "-i": "grpc",
-        "-u": f"{options.client_host}:{options.grpc_port}",
-        "--concurrency-range": str(concurrency),
-        "--measurement-interval": str(1000 * WINDOW_S),
-        "--max-trials": str(WINDOWS),
-        "--stability-percentage": "999",  # it never gives up as unstable: the rounds show how far it varies
-    }
-    [row] = analyzer.measure([word for option in arguments.items() for word in option], PERF_ANALYZER_TIMEOUT_S)
-    return float(row["Inferences/Second"])
+    what = {"-m": MODEL, "-b": str(BATCH), "--shared-memory": "system"}
+    return rate(analyzer.load_server(options, concurrency, what))
 
 
 def table(rounds: Sequence[Round]) -> str:

@@ -4,9 +4,11 @@ PyPI has its binary in two places: the package perf-analyzer, which needs glibc 
 tritonclient, of which 2.50.0 is the last with one that also starts on an older glibc.
 """
 
+import base64
 import contextlib
 import csv
 import ctypes
+import json
 import os
 import platform
 import shutil
@@ -15,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from server.installation import ROOT
+from server.options import ServerOptions
 
 from .errors import BenchmarkError
 
@@ -28,6 +31,10 @@ NAME = "perf_analyzer"
 DOWNLOAD_TIMEOUT_S = 300
 START_TIMEOUT_S = 30
 INTERRUPT_TIMEOUT_S = 10  # for requests in flight, then it is killed
+WINDOW_S = 2  # short, so that what is compared runs within seconds of each other
+WINDOWS = 3  # the fewest that perf_analyzer reports on
+MEASUREMENT_S = 1.2 * WINDOW_S * WINDOWS  # perf_analyzer stretches each window by a fifth
+MEASUREMENT_TIMEOUT_S = 60 + 10 * MEASUREMENT_S
 SHOWN_CHARACTERS = 2000  # of the output of one that failed: the error comes first, pages of usage may follow
 
 
@@ -97,6 +104,23 @@ class PerfAnalyzer:
             with report.open(newline="") as lines:
                 return list(csv.DictReader(lines))
 
+    def load_server(self, options: ServerOptions, concurrency: int, what: Mapping[str, str]) -> dict[str, str]:
+        """Keep `concurrency` requests in flight over gRPC for MEASUREMENT_S; return the row of the report.
+
+        `what` holds perf_analyzer's options for the model and its inputs. Raises BenchmarkError.
+        """
+        arguments = {
+            **what,
+            "-i": "grpc",
+            "-u": f"{options.client_host}:{options.grpc_port}",
+            "--concurrency-range": str(concurrency),
+            "--measurement-interval": str(1000 * WINDOW_S),
+            "--max-trials": str(WINDOWS),
+            "--stability-percentage": "999",  # it never gives up as unstable: the rounds show how far it varies
+        }
+        [row] = self.measure([word for option in arguments.items() for word in option], MEASUREMENT_TIMEOUT_S)
+        return row
+
     def _run(self, command: Sequence[str], output: Path, timeout_s: float) -> int | None:
         """Return the exit status, None where the deadline passed."""
         with output.open("wb") as sink:
@@ -136,6 +160,21 @@ def _shared_memory_of(pid: int) -> set[Path]:
         fields = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
         return {Path(line[-1]) for line in fields if line[-1].startswith("/dev/shm/")}
     return set()
+
+
+def rate(row: Mapping[str, str]) -> float:
+    """Images/s, of a row of the report."""
+    return float(row["Inferences/Second"])
+
+
+def write_input_data(files: Iterable[Path], path: Path) -> dict[str, str]:
+    """Write image files as perf_analyzer reads them; return its options to send them to `pipeline`, one a request."""
+    entries = [
+        {"raw_image": {"content": {"b64": base64.b64encode(data).decode()}, "shape": [len(data)]}}
+        for data in (file.read_bytes() for file in files)
+    ]
+    path.write_text(json.dumps({"data": entries}))
+    return {"-m": "pipeline", "--input-data": str(path)}
 
 
 def find_perf_analyzer(folder: Path = FOLDER) -> PerfAnalyzer:

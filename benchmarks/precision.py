@@ -6,9 +6,7 @@ perf_analyzer through a server of its own. All take turns, and medians count.
 """
 
 import argparse
-import base64
 import contextlib
-import json
 import statistics
 import sys
 import tempfile
@@ -28,8 +26,7 @@ from server.installation import ROOT
 from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
 
-from .onnxruntime_backend import served_rate
-from .perf_analyzer import PerfAnalyzer, find_perf_analyzer
+from .perf_analyzer import PerfAnalyzer, find_perf_analyzer, rate, write_input_data
 from .running import export_repository, positive, run_measurement, sample_photos
 
 RECIPE = RECIPES["resnet50"]
@@ -41,7 +38,7 @@ FORMS = {
     "int8, normalize in graph": ["--precision", "int8", "--normalize-in-graph", "--name", "resnet50_pixels"],
 }
 CONCURRENCY = 8  # requests of one image each in flight
-SENT_FILES = 32
+SENT_FILES = 32  # the first that the service takes
 LOGS = ROOT / "build" / "benchmarks"
 
 
@@ -84,8 +81,8 @@ def measure(weights: str, images: Path, rounds: int) -> int:
             form: export_form(weights, images, arguments, Path(folder, str(number)))
             for number, (form, arguments) in enumerate(FORMS.items())
         }
-        sent = write_input_data(images, Path(folder, "input.json"))
-        served = measure_served(repositories, analyzer, sent, rounds)
+        what = write_input_data(image_files(images, RECIPE.transform)[:SENT_FILES], Path(folder, "input.json"))
+        served = measure_served(repositories, analyzer, what, rounds)
         measured = measure_in_process(repositories, images, served)
     print(f"\n{table(measured)}")
     return 0
@@ -97,21 +94,10 @@ def export_form(weights: str, images: Path, arguments: Sequence[str], folder: Pa
     return export_repository(RECIPE.name, weights, folder, *arguments, *calibration)
 
 
-def write_input_data(images: Path, path: Path) -> Path:
-    """The first SENT_FILES images that the service takes, as perf_analyzer reads them."""
-    files = image_files(images, RECIPE.transform)[:SENT_FILES]
-    entries = [
-        {"raw_image": {"content": {"b64": base64.b64encode(file).decode()}, "shape": [len(file)]}}
-        for file in (file.read_bytes() for file in files)
-    ]
-    path.write_text(json.dumps({"data": entries}))
-    return path
-
-
 def measure_served(
-    repositories: Mapping[str, Path], analyzer: PerfAnalyzer, sent: Path, rounds: int
+    repositories: Mapping[str, Path], analyzer: PerfAnalyzer, what: Mapping[str, str], rounds: int
 ) -> dict[str, list[float]]:
-    """Serve all, each by a server of its own, and send `sent` to one at a time: images/s by round."""
+    """Serve all, each by a server of its own, and load one at a time: images/s by round."""
     rates: dict[str, list[float]] = {form: [] for form in repositories}
     with contextlib.ExitStack() as running:
         servers = {}
@@ -121,8 +107,7 @@ def measure_served(
             servers[form].wait_until_ready()
         for number in range(rounds):
             for form, server in servers.items():
-                what = {"-m": "pipeline", "--input-data": str(sent)}
-                rates[form].append(served_rate(analyzer, server.options, CONCURRENCY, what))
+                rates[form].append(rate(analyzer.load_server(server.options, CONCURRENCY, what)))
             print(
                 f"round {number + 1} of {rounds}: {', '.join(f'{form} {rates[form][-1]:.1f}' for form in rates)}",
                 flush=True,

@@ -47,25 +47,23 @@ def sample_photos() -> Path:
 
 
 def export_repository(recipe: str, weights: str, folder: Path, *arguments: str) -> Path:
-    """Export into `folder` by `python -m export model`, in a process of its own; return the repository it also writes.
+    """Export a recipe into `folder`; return the repository that is also written there.
 
     `weights` is "pretrained", "random" or a file; `arguments` are further options. Raises BenchmarkError where the
     export fails or takes too long.
     """
-    repository = folder / "model_repository"
     source = weights if weights in ("pretrained", "random") else str(Path(weights).absolute())
-    command = [sys.executable, "-m", "export", "model", "--recipe", recipe, "--weights", source]
+    return run_export(folder, "--recipe", recipe, "--weights", source, *arguments)
+
+
+def run_export(folder: Path, *arguments: str) -> Path:
+    """Run `python -m export model` in a process of its own, otherwise as `export_repository`."""
+    repository = folder / "model_repository"
+    command = [sys.executable, "-m", "export", "model", *arguments, "--output", str(folder)]
     try:
-        subprocess.run(
-            [*command, *arguments, "--output", str(folder), "--repository", str(repository)],
-            cwd=ROOT,
-            check=True,
-            timeout=EXPORT_TIMEOUT_S,
-        )
+        subprocess.run([*command, "--repository", str(repository)], cwd=ROOT, check=True, timeout=EXPORT_TIMEOUT_S)
     except subprocess.CalledProcessError as error:
-        raise BenchmarkError(
-            f"the export of {recipe} failed with exit status {error.returncode}, its message is above"
-        ) from error
+        raise BenchmarkError(f"the export failed with exit status {error.returncode}, its message is above") from error
     except subprocess.TimeoutExpired as error:
         raise BenchmarkError(
             f"export: expected its end within {EXPORT_TIMEOUT_S} s, got none: --weights random needs no host"
