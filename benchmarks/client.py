@@ -98,14 +98,14 @@ def measure_network(
         images_per_s, peak_bytes = classify_folder(url, many, FOLDER_SIZES[network], folder / "results.jsonl")
         series.images_per_s.append(images_per_s)
         print(f"{network}, round {number + 1} of {rounds}: {images_per_s:.1f} images/s", flush=True)
-    _, small_bytes = classify_folder(
-        url, linked(files, folder / "few", SMALL_FOLDER), SMALL_FOLDER, folder / "results.jsonl"
-    )
+    few = linked(files, folder / "few", SMALL_FOLDER)
+    _, small_bytes = classify_folder(url, few, SMALL_FOLDER, folder / "results.jsonl")
     print(table(network, series, best))
-    sizes = (
-        f"{FOLDER_SIZES[network]:,} images {peak_bytes / 1e6:.0f} MB, {SMALL_FOLDER} images {small_bytes / 1e6:.0f} MB"
+    print(
+        f"memory of a run over {FOLDER_SIZES[network]:,} images {peak_bytes / 1e6:.0f} MB, "
+        f"over {SMALL_FOLDER} {small_bytes / 1e6:.0f} MB\n",
+        flush=True,
     )
-    print(f"memory of a run over {sizes}\n", flush=True)
 
 
 def classified(url: str, images: Path) -> list[Path]:

@@ -1,11 +1,8 @@
 """Copies of images with their labels and score bars drawn on (`--annotate DIR`)."""
 
 import os
-import secrets
 import subprocess
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
 from itertools import accumulate
@@ -18,6 +15,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from ..results import ImageResult
+from .files import written_beside
 
 MIN_SIDE = 240  # pixels: on a smaller picture text would hide what it is about
 MIN_TEXT = 12  # pixels
@@ -65,17 +63,6 @@ def write_copy(file: bytes | Path, result: ImageResult, folder: Path, name: Pure
         if not replace:
             target.open("xb").close()  # takes the name, and fails where another thread was faster
     return target
-
-
-@contextmanager
-def written_beside(target: Path) -> Iterator[Path]:
-    """Give the path of a file to write; it becomes `target` if all goes well, else it is removed."""
-    beside = target.with_name(f".{secrets.token_hex(8)}.partial")
-    try:
-        yield beside
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def open_upright(file: bytes | Path, about: int | None = None) -> tuple[Image.Image, str | None]:

@@ -4,7 +4,7 @@ import csv
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import IO
 
 from ..errors import ClassificationError
@@ -75,8 +75,9 @@ class Csv:
     @staticmethod
     def read(file: IO[str]) -> Iterator[tuple[str, ImageResult]]:
         """The rows of a file that `add` wrote, but for the last image's: whether it is whole cannot be seen."""
-        images = [(name, list(lines)) for name, lines in groupby(csv.DictReader(file), key=lambda line: line["image"])]
-        for name, lines in images[:-1]:
+        whole = (line for line in csv.DictReader(file) if None not in line.values())  # but one that was cut short
+        images = ((name, list(lines)) for name, lines in groupby(whole, key=lambda line: line["image"]))
+        for (name, lines), _ in pairwise(images):
             classes = [
                 ClassScore(int(line["class_id"]), float(line["score"]), line["label"])
                 for line in lines

@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from ..errors import SERVICE_CODES
 from ..results import ImageResult
+from .files import written_beside
 from .formats import FORMATS, Csv, JsonLines, Table
 from .options import UsageError
 from .sources import Source
@@ -22,18 +23,17 @@ class Output:
     """
 
     def __init__(
-        self, text: Table | JsonLines | Csv, done: set[str], copies: Path | None, replace_copies: bool
+        self, text: Table | JsonLines | Csv, done: set[str], report: Any, copies: Path | None, replace_copies: bool
     ) -> None:
         self.done, self.problems = done, 0
-        self.report: Any = None
-        self._text, self._copies, self._replace_copies = text, copies, replace_copies
+        self._text, self._report, self._copies, self._replace_copies = text, report, copies, replace_copies
 
     def add(self, source: Source, result: ImageResult) -> None:
         """The text comes last: what has its line there has its copy too."""
         if self._copies is not None:
             self._write_copy(source, result)
-        if self.report is not None:
-            self.report.add(source.name, source.image, result)
+        if self._report is not None:
+            self._report.add(source.name, source.image, result)
         self._text.add(source.name, result)
 
     def _write_copy(self, source: Source, result: ImageResult) -> None:
@@ -54,14 +54,14 @@ def open_output(options: argparse.Namespace) -> Iterator[Output]:
     _check(options)
     kind = FORMATS[options.format]
     with contextlib.ExitStack() as stack:
-        done = set(_keep_finished(options.output, kind)) if options.resume and options.output.exists() else set()
+        report = None if options.report is None else stack.enter_context(_open_report(options.report))
+        done = set()
+        for name, result in _keep_finished(options.output, kind) if options.resume else ():
+            done.add(name)
+            if report is not None:
+                report.add(name, Path(name), result)
         file = sys.stdout if options.output is None else stack.enter_context(_open(options.output, kind, "a"))
-        output = Output(kind(file), done, options.annotate, replace_copies=options.resume)
-        if options.report is not None:
-            output.report = stack.enter_context(_open_report(options.report))
-            for name, result in _read(options.output, kind) if done else ():
-                output.report.add(name, Path(name), result)
-        yield output
+        yield Output(kind(file), done, report, options.annotate, replace_copies=options.resume)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -101,16 +101,16 @@ def _read(path: Path, kind: Any) -> Iterator[tuple[str, ImageResult]]:
             ) from error
 
 
-def _keep_finished(path: Path, kind: Any) -> Iterator[str]:
-    """Leave in the file at `path` the images that are done with, and return their names.
+def _keep_finished(path: Path, kind: Any) -> Iterator[tuple[str, ImageResult]]:
+    """Leave in the file at `path` the images that are done with, and return them.
 
     What is not: the last line where it was cut short, and images that failed for the server's sake.
     """
-    beside = path.with_name(f".{path.name}.partial")
-    with _open(beside, kind, "w") as file:
+    if not path.exists():
+        return
+    with written_beside(path) as beside, _open(beside, kind, "w") as file:
         kept = kind(file)
         for name, result in _read(path, kind):
             if result.error is None or result.error.code not in SERVICE_CODES:
                 kept.add(name, result)
-                yield name
-    beside.replace(path)
+                yield name, result

@@ -16,7 +16,8 @@ from urllib.parse import quote
 from PIL import Image
 
 from ..results import ImageResult
-from .annotate import UnreadableImageError, open_upright, written_beside
+from .annotate import UnreadableImageError, open_upright
+from .files import written_beside
 
 THUMBNAIL_PX = 160  # the longer side
 THUMBNAIL_QUALITY = 70  # of JPEG
