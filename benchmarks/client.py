@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from client import PipelineClient
-from client.command_line.sources import find_sources
+from client.command_line.sources import Sources
 from server.installation import ROOT
 from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
@@ -110,7 +110,7 @@ def measure_network(
 
 def classified(url: str, images: Path) -> list[Path]:
     """The image files in the folder that the service takes; raises BenchmarkError where there are none."""
-    files = [source.image for source in find_sources([str(images)]) if isinstance(source.image, Path)]
+    files = [source.image for source in Sources([str(images)]) if isinstance(source.image, Path)]
     with PipelineClient(url) as client:
         results = client.classify(files)
     taken = [file for file, result in zip(files, results, strict=True) if not result.error]

@@ -22,7 +22,7 @@ import pytest
 
 from client.command_line.formats import Csv, JsonLines
 from client.command_line.options import UsageError
-from client.command_line.sources import find_sources
+from client.command_line.sources import Sources
 from client.errors import DeadlineError, ImageError
 from client.results import ClassScore, ImageResult
 from server.options import ServerOptions
@@ -82,7 +82,7 @@ def assert_complete(rows: list[dict[str, Any]], folder: Path, expected: dict[str
 
 
 def names(*arguments: str | Path) -> list[str]:
-    return [source.name for source in find_sources([str(argument) for argument in arguments])]
+    return [source.name for source in Sources([str(argument) for argument in arguments])]
 
 
 def test_a_folder_gives_its_images_and_those_below(folder: Path) -> None:
@@ -124,11 +124,11 @@ def test_a_file_url(folder: Path) -> None:
     ids=["absolute", "relative"],
 )
 def test_where_copies_go(arguments: list[str], expected: list[str]) -> None:
-    assert [str(source.relative) for source in find_sources(arguments)] == expected
+    assert [str(source.relative) for source in Sources(arguments)] == expected
 
 
 def test_where_copies_of_one_folder_go(folder: Path) -> None:
-    copies = [str(source.relative) for source in find_sources([str(folder)])]
+    copies = [str(source.relative) for source in Sources([str(folder)])]
     assert copies == ["a.PNG", "b.png", "bad.jpg", "below/deeper/c.jpg"]
 
 
@@ -186,6 +186,7 @@ def test_json_lines_of_a_folder_in_order(server: TritonServer, folder: Path) -> 
         "not_an_image",
         "missile",
     ]
+    assert "1 files left out: not named as image files are" in outcome.stderr
     assert re.search(r"^4 of 4 images, 1 failed, [\d.]+ s, [\d.]+ images/s$", outcome.stderr, re.MULTILINE)
 
 
@@ -235,7 +236,7 @@ def test_copies_and_a_page(server: TritonServer, folder: Path, tmp_path: Path) -
         (["--report", "{}/absent/page.html"], "--report: expected a file in a folder that exists, got"),
         (
             ["--resume", "--output", "{}/old", "--format", "jsonl"],
-            "--resume: expected lines that --format jsonl wrote, got others",
+            "expected lines that --format jsonl wrote",
         ),
         (["--header", "novalue"], "--header: expected NAME=VALUE, got novalue"),
         (["--tls-authority", "absent.pem"], "tls: expected a PEM file, got absent.pem"),

@@ -14,7 +14,7 @@ from .formats import FORMATS
 from .options import EXIT_FAILED, connection_options, open_client
 from .output import Output, open_output
 from .progress import Progress
-from .sources import Source, find_sources
+from .sources import Source, Sources
 
 
 def add_command(commands: Any) -> None:
@@ -46,16 +46,22 @@ def run(options: argparse.Namespace) -> int:
         open_client(options, max_retries=None if is_long else 5) as client,  # None: wait for a restart
         open_output(options) as output,
     ):
-        total = sum(source.name not in output.done for source in find_sources(options.images))
+        sources = Sources(options.images)
+        total = sum(source.name not in output.done for source in sources)
+        if sources.left_out:
+            print(f"{sources.left_out:,} files left out: not named as image files are", file=sys.stderr)
         with Progress(total) as progress:
-            return EXIT_FAILED if _classify(client, options, output, progress) or output.problems else 0
+            failed = _classify(client, sources, options, output, progress)
+        return EXIT_FAILED if failed or output.problems else 0
 
 
-def _classify(client: PipelineClient, options: argparse.Namespace, output: Output, progress: Progress) -> int:
+def _classify(
+    client: PipelineClient, sources: Sources, options: argparse.Namespace, output: Output, progress: Progress
+) -> int:
     """The number of images that failed, and of failures that ended the run."""
     failed = 0
     sent: deque[Source] = deque()
-    results = client.classify_each(_images(options, output, sent), options.top_k, options.threshold)
+    results = client.classify_each(_images(sources, output, sent), options.top_k, options.threshold)
     try:
         for result in results:
             if isinstance(result.error, STOPPING):
@@ -71,9 +77,9 @@ def _classify(client: PipelineClient, options: argparse.Namespace, output: Outpu
     return failed
 
 
-def _images(options: argparse.Namespace, output: Output, sent: deque[Source]) -> Iterator[Image]:
+def _images(sources: Sources, output: Output, sent: deque[Source]) -> Iterator[Image]:
     """The images that are to be classified; their sources are left in `sent` for when the results come."""
-    for source in find_sources(options.images):
+    for source in sources:
         if source.name not in output.done:
             sent.append(source)
             yield source.image

@@ -49,21 +49,49 @@ class Source:
     relative: PurePath
 
 
-def find_sources(arguments: Sequence[str]) -> Iterator[Source]:
-    """Every image that `arguments` name, in order, found as they are asked for.
+class Sources:
+    """Every image that `arguments` name, in order, found anew each time that it is gone through.
 
-    A folder gives all files in it and below whose names end as image files do, sorted in each folder; a file that is
-    named itself may be called anything. Raises UsageError where a URL is no file's, or a glob finds nothing.
+    A folder gives all files in it and below whose names end as image files do, sorted in each folder; `left_out` counts
+    the others. A file that is named itself may be called anything. Going through it raises UsageError where a URL is no
+    file's, or a glob finds nothing.
     """
-    if len(arguments) == 1 and (folder := _path(arguments[0])).is_dir():
-        for source in _in_folder(folder):
-            yield replace(source, relative=PurePath(source.name).relative_to(folder))
-        return
-    for argument in arguments:
-        if argument == "-":
-            yield Source("-", _standard_input(), PurePath("stdin"))
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._arguments, self.left_out = arguments, 0
+
+    def __iter__(self) -> Iterator[Source]:
+        self.left_out = 0
+        if len(self._arguments) == 1 and (folder := _path(self._arguments[0])).is_dir():
+            for source in self._in_folder(folder):
+                yield replace(source, relative=PurePath(source.name).relative_to(folder))
+            return
+        for argument in self._arguments:
+            if argument == "-":
+                yield Source("-", _standard_input(), PurePath("stdin"))
+            else:
+                yield from self._find(_path(argument))
+
+    def _find(self, path: Path) -> Iterator[Source]:
+        if path.is_dir():
+            yield from self._in_folder(path)
+        elif glob.has_magic(str(path)) and not os.path.lexists(path):
+            found = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207  # Path.glob takes no absolute pattern
+            if not found:
+                raise UsageError(f"{path}: expected a pattern that finds files, it finds none")
+            for one in map(Path, found):
+                yield from self._in_folder(one) if one.is_dir() else [_file(one)]
         else:
-            yield from _find(_path(argument))
+            yield _file(path)
+
+    def _in_folder(self, folder: Path) -> Iterator[Source]:
+        for parent, folders, files in os.walk(folder):
+            folders.sort()
+            for path in map(Path(parent).joinpath, sorted(files)):
+                if path.suffix.lower() in SUFFIXES:
+                    yield _file(path)
+                else:
+                    self.left_out += 1
 
 
 @functools.cache
@@ -78,27 +106,6 @@ def _path(argument: str) -> Path:
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise UsageError(f"{argument}: expected a file:// URL of this machine, a path, or - for standard input")
     return Path(url2pathname(parts.path))
-
-
-def _find(path: Path) -> Iterator[Source]:
-    if path.is_dir():
-        yield from _in_folder(path)
-    elif glob.has_magic(str(path)) and not os.path.lexists(path):
-        found = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207  # Path.glob takes no absolute pattern
-        if not found:
-            raise UsageError(f"{path}: expected a pattern that finds files, it finds none")
-        for one in map(Path, found):
-            yield from _in_folder(one) if one.is_dir() else [_file(one)]
-    else:
-        yield _file(path)
-
-
-def _in_folder(folder: Path) -> Iterator[Source]:
-    for parent, folders, files in os.walk(folder):
-        folders.sort()
-        for path in map(Path(parent).joinpath, sorted(files)):
-            if path.suffix.lower() in SUFFIXES:
-                yield _file(path)
 
 
 def _file(path: Path) -> Source:
