@@ -131,6 +131,11 @@ class Model:
     def key(self) -> Key:
         return self.name, self.version
 
+    @property
+    def reason_line(self) -> str:
+        """The reason, which may be a traceback, in one line."""
+        return " ".join(self.reason.split())
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServerStatus:
@@ -152,7 +157,7 @@ class ServerStatus:
         """What is not ready. A model that nobody has loaded yet is no problem, unless it is `pipeline`."""
         server = [] if self.is_ready else ["server: expected it to be ready, it is not"]
         found = [
-            f"model {one.name}: expected {READY}, got {one.state}{f': {one.reason}' if one.reason else ''}"
+            f"model {one.name}: expected {READY}, got {': '.join(filter(None, (one.state, one.reason_line)))}"
             for one in self.models
             if one.state not in (READY, NEVER_LOADED)
         ]

@@ -12,15 +12,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..administration import READY, Key, Model, Rates
+from ..administration import NEVER_LOADED, READY, Key, Model, Rates
 from .columns import number
 from .looks import Look
 from .status import indented, index_notes, state_of
 
 LEVELS = "▁▂▃▄▅▆▇█"
-WIDE = 100  # columns of a terminal, from which there is room for bars of times
-FIXED = 78  # columns that the rest takes there
-SPARKLINE = 16
+SPARKLINE = 16  # characters, one an interval
+OTHERS = 58  # columns of a terminal that all takes but the models' names and the bars of times
+SHORTEST_BAR = 10
 PARTS = (("queue", "yellow"), ("input", "blue"), ("infer", "green"), ("output", "magenta"))
 
 
@@ -45,7 +45,8 @@ class Picture:
     def draw(self, look: Look, width: int) -> RenderableType:
         """The picture after a look, for a terminal of `width` columns."""
         self._remember(look)
-        return Group(self._head(look), Text(), self._table(look, width), Text(), *self._foot(look, width))
+        room = width - OTHERS - max((len(indented(one)) for one in self._models), default=0)
+        return Group(self._head(look), Text(), self._table(look, room), Text(), *_foot(look, room))
 
     def _remember(self, look: Look) -> None:
         if look.status is not None:
@@ -65,58 +66,63 @@ class Picture:
         server = f"{look.status.name} {look.status.version}  {self._url}  "
         return Text.assemble(state, (server, "bold"), (f"{look.at:%H:%M:%S}", "dim"))
 
-    def _foot(self, look: Look, width: int) -> list[Text]:
-        if look.status is None:
-            return []
-        legend = [Text.assemble("time of a request: ", *_legend(), "\n", style="dim")] if width >= WIDE else []
-        problems = [Text(line, "red") for line in look.status.problems]
-        return [*legend, *problems, *(Text(line, "dim") for line in index_notes(look.status))]
-
-    def _table(self, look: Look, width: int) -> Table:
-        table = _empty_table(is_wide=width >= WIDE)
+    def _table(self, look: Look, room: int) -> Table:
+        table = _empty_table(room)
         rates = look.rates or {}
         longest_ms = max((_total_ms(one) for one in rates.values()), default=0)
         for model in self._models:
-            identity = _identity(model, is_away=look.status is None)
-            cells = _cells(rates.get(model.key), self._history[model.key])
-            bar = [time_bar(rates.get(model.key), longest_ms, width - FIXED)] if width >= WIDE else []
-            table.add_row(*identity, *cells, *bar, style="" if model.key in rates else "dim")
+            its = rates.get(model.key)
+            past = [_past(model, self._history[model.key])] if room >= 0 else []
+            bar = [time_bar(its, longest_ms, room)] if room >= SHORTEST_BAR else []
+            table.add_row(_dot(model, look), Text(indented(model)), _speed(its), *past, *_details(its), *bar)
         return table
+
+
+def _foot(look: Look, room: int) -> list[Text]:
+    if look.status is None:
+        return []
+    legend = [Text.assemble("time of a request: ", *_legend(), "\n", style="dim")] if room >= SHORTEST_BAR else []
+    problems = [Text(line, "red") for line in look.status.problems]
+    return [*legend, *problems, *(Text(line, "dim") for line in index_notes(look.status))]
 
 
 def _no_history() -> deque[float | None]:
     return deque([None] * SPARKLINE, maxlen=SPARKLINE)  # so that the last look stands on the right from the start
 
 
-def _empty_table(is_wide: bool) -> Table:
+def _empty_table(room: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1), collapse_padding=True, header_style="dim")
     table.add_column("")
     table.add_column("\nmodel", no_wrap=True)
     table.add_column("\nimages/s", justify="right")
-    table.add_column("", width=SPARKLINE)
+    if room >= 0:
+        table.add_column("", width=SPARKLINE)
     for heading in ("failed\n/s", "mean\nbatch", "queue\nms", "compute\nms"):
         table.add_column(heading, justify="right", no_wrap=True)
-    if is_wide:
+    if room >= SHORTEST_BAR:
         table.add_column("", no_wrap=True)
     return table
 
 
-def _identity(model: Model, is_away: bool) -> list[Text]:
-    colour = "dim" if is_away else "green" if model.state == READY else "red"
-    name = indented(model) if model.state == READY else f"{indented(model)}: {state_of(model)}"
-    return [Text("●", colour), Text(name)]
+def _dot(model: Model, look: Look) -> Text:
+    known = look.status is not None and model.state != NEVER_LOADED
+    return Text("●", "dim" if not known else "green" if model.state == READY else "red")
 
 
-def _cells(rates: Rates | None, history: Iterable[float | None]) -> list[Text]:
-    """Images a second, now and before, failures a second, mean batch size, queue and compute in ms."""
+def _speed(rates: Rates | None) -> Text:
+    return Text("" if rates is None else number(rates.images_per_s), "bold" if rates and rates.images_per_s else "dim")
+
+
+def _past(model: Model, history: Iterable[float | None]) -> Text:
+    return sparkline(history) if model.state == READY else Text(state_of(model), "red")
+
+
+def _details(rates: Rates | None) -> list[Text]:
+    """Failures a second, mean batch size, queue and compute in ms."""
     if rates is None:
-        return [Text(), sparkline(history)]
-    return [
-        Text(number(rates.images_per_s), "bold" if rates.images_per_s else "dim"),
-        sparkline(history),
-        Text(number(rates.failures_per_s), "bold red" if rates.failures_per_s else "dim"),
-        *(Text(number(value)) for value in (rates.mean_batch_size, rates.queue_ms, rates.compute_ms)),
-    ]
+        return []
+    failures = Text(number(rates.failures_per_s), "bold red" if rates.failures_per_s else "dim")
+    return [failures, *(Text(number(value)) for value in (rates.mean_batch_size, rates.queue_ms, rates.compute_ms))]
 
 
 def sparkline(history: Iterable[float | None]) -> Text:
@@ -149,5 +155,5 @@ def _total_ms(rates: Rates) -> float:
 
 def _legend() -> Iterator[tuple[str, str]]:
     for name, colour in PARTS:
-        yield "█", colour
+        yield "█", f"not dim {colour}"
         yield f" {name}  ", ""

@@ -55,7 +55,7 @@ def _administer(options: argparse.Namespace, action: Any) -> int:
 
 def _list(client: PipelineClient, options: argparse.Namespace) -> None:
     status = read_status(client)
-    rows = [(indented(one), one.version or "-", state_of(one), " ".join(one.reason.split())) for one in status.models]
+    rows = [(indented(one), one.version or "-", state_of(one), one.reason_line) for one in status.models]
     print(columns([("model", "version", "state", "reason"), *rows], "<><<"))
     for line in index_notes(status):
         print(line, file=sys.stderr)
