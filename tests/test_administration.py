@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -421,15 +421,16 @@ def test_a_server_without_model_control(own_repository: Path, tmp_path: Path, mo
 # watch
 
 
-def next_line(file: IO[str] | None, wanted: str) -> str:
-    """Read lines until one has `wanted` in it; the test's own time limit is the deadline."""
-    assert file is not None
+def next_line(watch: "subprocess.Popen[str]", wanted: str) -> str:
+    """Read lines until one has `wanted` in it; each look comes within the command's --timeout-s."""
+    assert watch.stdout is not None
     end_s = time.monotonic() + WITHIN_S
-    for line in file:
+    for line in watch.stdout:
         if wanted in line:
             return line
         assert time.monotonic() < end_s, f"no line with {wanted}"
-    raise AssertionError(f"the output ended before {wanted}")
+    assert watch.stderr is not None
+    raise AssertionError(f"the output ended before {wanted}: {watch.stderr.read()}")
 
 
 def watching(url: str, *arguments: str) -> "contextlib.AbstractContextManager[subprocess.Popen[str]]":
@@ -439,12 +440,12 @@ def watching(url: str, *arguments: str) -> "contextlib.AbstractContextManager[su
 
 def test_watch_counts_the_images_of_each_interval(server: TritonServer, url: str, photos: Path) -> None:
     with watching(url, "--format", "json") as watch:
-        looks = [json.loads(next_line(watch.stdout, "")) for _ in range(2)]
+        looks = [json.loads(next_line(watch, "")) for _ in range(2)]
         for batch_size in (1, 2, 3):
             ask(server, "http", [photo(photos)] * batch_size)
         asked_s = time.time()
         while datetime.fromisoformat(looks[-1]["time"]).timestamp() < asked_s + 1:
-            looks.append(json.loads(next_line(watch.stdout, "")))
+            looks.append(json.loads(next_line(watch, "")))
         watch.send_signal(signal.SIGINT)
         assert watch.wait(10) == 130
         assert watch.stderr is not None
@@ -459,11 +460,17 @@ def test_watch_counts_the_images_of_each_interval(server: TritonServer, url: str
     assert {look["problems"] == [] for look in looks} == {True}
 
 
+def test_watch_of_looks_that_take_longer_than_the_interval(server: TritonServer) -> None:
+    with watching(grpc_url(server), "--interval-s", "0.000001") as watch:
+        for _ in range(50):
+            assert "ready; " in next_line(watch, "pipeline_frames idle")
+
+
 def test_watch_in_lines(server: TritonServer, photos: Path) -> None:
     with watching(grpc_url(server)) as watch:
-        assert "pipeline idle; preprocess idle; " in next_line(watch.stdout, "idle")
+        assert "pipeline idle; preprocess idle; " in next_line(watch, "idle")
         ask(server, "grpc", [photo(photos)] * 2)
-        while "; pipeline idle; " in (line := next_line(watch.stdout, "")):
+        while "; pipeline idle; " in (line := next_line(watch, "")):
             pass
     rates = r"[\d.]+ images/s, queue [\d.]+ ms, compute [\d.]+ ms, batch 2.00, 0 failures/s"
     assert re.match(rf"[\d-]+T[\d:]+ ready; pipeline {rates}; ", line)
@@ -492,13 +499,13 @@ def test_watch_outlives_the_server(in_turn: Callable[[], Any], photos: Path) -> 
             for _ in range(5):
                 ask(first, "grpc", [photo(photos)])
             for watch in watches:
-                next_line(watch.stdout, '"images_per_s": ')
+                next_line(watch, '"images_per_s": ')
         for watch in watches:
-            assert "expected the answer of a Triton server" in next_line(watch.stdout, '"models": null')
+            assert "expected the answer of a Triton server" in next_line(watch, '"models": null')
         with in_turn():
             for watch in watches:
-                assert json.loads(next_line(watch.stdout, '"problems": []'))["models"][0]["rates"] is None
-                again = json.loads(next_line(watch.stdout, '"images_per_s": '))
+                assert json.loads(next_line(watch, '"problems": []'))["models"][0]["rates"] is None
+                again = json.loads(next_line(watch, '"images_per_s": '))
                 assert min(one["rates"]["images_per_s"] for one in again["models"]) >= 0
 
 
@@ -559,8 +566,8 @@ def test_watch_without_rich(server: TritonServer) -> None:
         assert "expected the package rich for a terminal: " in read_until("pip install 'triton-classify[cli]'")
         assert watch.wait(10) == 2
     piped = [*command, "--interval-s", "0.2"]
-    with child(piped, stdout=subprocess.PIPE) as watch:
-        assert "ready" in next_line(watch.stdout, "pipeline")
+    with child(piped, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watch:
+        assert "ready" in next_line(watch, "pipeline")
 
 
 # What is drawn

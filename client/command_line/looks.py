@@ -31,8 +31,9 @@ def looks(client: PipelineClient, interval_s: float) -> Iterator[Look]:
         look = _look(client, previous)
         yield look
         previous = look.status
-        due_s = max(due_s + interval_s, time.monotonic())
-        time.sleep(due_s - time.monotonic())
+        wait_s = max(0.0, due_s + interval_s - time.monotonic())  # 0 where a look took longer than the interval
+        due_s = time.monotonic() + wait_s
+        time.sleep(wait_s)
 
 
 def _look(client: PipelineClient, previous: ServerStatus | None) -> Look:
