@@ -10,6 +10,7 @@ ClassificationError
 │   ├── ProcessDiedError        a Python process behind the server died; may be retried
 │   ├── DeadlineError           no answer in time
 │   ├── AccessError             certificate, key or permission refused
+│   ├── ModelControlError       the server was started without explicit control of its models
 │   ├── NotServedError          the server has no such model, or is no Triton
 │   └── AnswerError             the answer is not what `pipeline` answers
 └── ClosedError             the client was closed before
@@ -100,6 +101,12 @@ class AccessError(ServiceError):
     code = "access"
 
 
+class ModelControlError(ServiceError):
+    """The server loads and unloads no models when asked: it was started without --model-control-mode=explicit."""
+
+    code = "model_control"
+
+
 class NotServedError(ServiceError):
     """The server has no such model, or is no Triton."""
 
@@ -127,6 +134,7 @@ _TEXTS: list[tuple[str, type[ServiceError]]] = [
     (r"Stub process .* is not healthy", ProcessDiedError),
     (r"Unable to find (?:system )?shared memory region", RegionLostError),
     (r"protocol is restricted|API is restricted", AccessError),
+    (r"explicit model load / unload is not allowed", ModelControlError),
     (r"CERTIFICATE|certificate|WRONG_VERSION_NUMBER|ALERT|[Hh]ostname", AccessError),
     (r"[Ee]xceeds maximum queue size|[Rr]equest timeout expired|queue is full", OverloadedError),
     (r"has no available versions|is not ready|Server is stopping|[Ss]erver exiting", UnavailableError),

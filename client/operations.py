@@ -1,4 +1,7 @@
-"""What is asked of Triton besides inference, in gRPC's form and in HTTP's; the reply is HTTP's JSON either way."""
+"""What is asked of Triton besides inference, in gRPC's form and in HTTP's; the reply is HTTP's JSON either way.
+
+Numbers of 64 bits are text where they came over gRPC; what is empty is left out where it came over HTTP.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +25,7 @@ class Operation:
 
 
 SERVER_METADATA = Operation("ServerMetadata", "GET", "/v2")
+SERVER_READY = Operation("ServerReady", "GET", "/v2/health/ready")
 STATISTICS = Operation("ModelStatistics", "GET", "/v2/models/stats")
 REPOSITORY_INDEX = Operation("RepositoryIndex", "POST", "/v2/repository/index", body={}, reply_field="models")
 
@@ -33,13 +37,13 @@ def model_config(model: str) -> Operation:
 
 
 def load_model(model: str) -> Operation:
-    """Load a model, or load it again where its files have changed."""
+    """Load a model, or load it again where its files have changed; an ensemble's steps are loaded too."""
     path = f"/v2/repository/models/{quote(model, safe='')}/load"
     return Operation("RepositoryModelLoad", "POST", path, {"model_name": model}, body={})
 
 
 def unload_model(model: str) -> Operation:
-    """Unload a model; an ensemble's steps stay."""
+    """Unload a model, and the ensembles of which it is a step; an ensemble's steps stay. Answered before it is done."""
     path = f"/v2/repository/models/{quote(model, safe='')}/unload"
     return Operation("RepositoryModelUnload", "POST", path, {"model_name": model}, body={})
 

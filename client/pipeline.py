@@ -12,7 +12,7 @@ from .base import BaseClient, failed, is_alone, max_batch_size_of
 from .deadline import Deadline
 from .errors import AccessError, ClassificationError, NotServedError, ParameterError, RegionLostError, ServiceError
 from .images import Image, Item, batches, is_one_image, read_item
-from .operations import model_config, register_region, unregister_region
+from .operations import Operation, model_config, register_region, unregister_region
 from .protocol import Request, make_request
 from .results import ImageResult, InOrder, read_results
 
@@ -101,6 +101,13 @@ class PipelineClient(BaseClient):
         """
         return self._classify_each(images, top_k, threshold, None)
 
+    def control(self, operation: Operation) -> Any:
+        """Ask Triton for one of operations.py; returns its reply as HTTP has it, None where that is empty.
+
+        Waits and tries again as `classify` does. Raises ServiceError.
+        """
+        return self._retried(lambda deadline: self._transport.control(operation, deadline))
+
     def _classify_each(
         self, images: Iterable[Image], top_k: int | None, threshold: float | None, image_count: int | None
     ) -> Iterator[ImageResult]:
@@ -143,7 +150,7 @@ class PipelineClient(BaseClient):
     def _server_batch_size(self) -> int:
         if self._max_batch_size is None:
             try:
-                config = self._retried(lambda deadline: self._transport.control(model_config("pipeline"), deadline))
+                config = self.control(model_config("pipeline"))
             except (AccessError, NotServedError):  # a proxy that lets nothing but inference through
                 return 1
             self._max_batch_size = max_batch_size_of(config)
