@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.perf_analyzer import PerfAnalyzer, rate
 
 from .server_statistics import StepTimes, read_statistics, step_times
@@ -67,9 +68,16 @@ def plan(models: Sequence[str], urls: Sequence[str], concurrencies: Sequence[int
 def measure_load(
     analyzer: PerfAnalyzer, load: Load, what: Mapping[str, str], steps: Sequence[str], window_s: float
 ) -> Measurement:
-    """Put the load on the server; `what` holds perf_analyzer's options for the model, `steps` the models behind it."""
+    """Put the load on the server; `what` holds perf_analyzer's options for the model, `steps` the models behind it.
+
+    Raises BenchmarkError.
+    """
     before = read_statistics(load.url)
-    row = analyzer.load(load.url, load.concurrency, what, window_s)
+    try:
+        row = analyzer.load(load.url, load.concurrency, what, window_s)
+    except BenchmarkError as error:
+        hint = f"where a request takes longer than the {window_s:g} s of a window, give a longer --window-s"
+        raise BenchmarkError(f"{load}: {str(error).rstrip()}\n{hint}") from error
     after = read_statistics(load.url)
     return measurement(load, row, {step: step_times(before, after, step) for step in steps})
 
