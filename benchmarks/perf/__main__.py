@@ -111,7 +111,9 @@ def left(seconds: float) -> str:
 def title(steps: Sequence[str], file_count: int, options: argparse.Namespace) -> str:
     own = f"a server on this machine, {os.cpu_count()} CPUs {platform.machine()}"
     server = " and ".join(options.url) or own
-    return f"{steps[1]}, {file_count} image files sent in turn to {server}; {WINDOWS} x {options.window_s:g} s each"
+    return (
+        f"{steps[1]}, {file_count} image files sent in turn to {server}; each point {WINDOWS} x {options.window_s:g} s"
+    )
 
 
 def print_report(measurements: Sequence[Measurement], output: Path) -> None:

@@ -19,10 +19,12 @@ PROTOCOL_COLOURS = {"grpc": "#0072B2", "http": "#D55E00"}
 STEP_COLOURS = ("#56B4E9", "#E69F00", "#009E73")
 OUTSIDE_COLOUR = "#C8C8C8"
 MARKERS = {"grpc": "o", "http": "s"}
+MARKER_SIZES = {"grpc": 13, "http": 17}  # where the protocols are equally fast, one is seen around the other
+LAYERS = {"grpc": 4, "http": 3}  # both above the lines
 PERCENTILES = {"p50_ms": "Median latency (p50)", "p99_ms": "99th percentile of the latency (p99)"}
-TITLE: dict[str, Any] = {"fontsize": 12, "color": "#333333"}
 TEXT, FAINT = "#333333", "#E4E4E4"
-LINE: dict[str, Any] = {"linewidth": 2, "markersize": 14, "markeredgecolor": "white", "markeredgewidth": 1.2}
+TITLE: dict[str, Any] = {"fontsize": 12, "color": TEXT}
+MARKER: dict[str, Any] = {"linestyle": "none", "markeredgecolor": "white", "markeredgewidth": 1.2}
 BAR_WIDTH = 0.74
 LONGEST_NAME = 20  # letters, for which there is room beside the bars
 LABEL_GAP = 0.062  # between the middles of two labels, of the height of a bar
@@ -82,7 +84,13 @@ def draw_latencies(panels: Sequence[Axes], series: dict[str, list[Measurement]])
 
 def draw_line(axes: Axes, protocol: str, points: Sequence[Measurement], percentile: str) -> None:
     x, y = [each.images_per_s for each in points], [getattr(each, percentile) for each in points]
-    axes.plot(x, y, color=PROTOCOL_COLOURS[protocol], marker=MARKERS[protocol], **LINE)
+    axes.plot(x, y, color=PROTOCOL_COLOURS[protocol], linewidth=2, zorder=2)
+    look: dict[str, Any] = {
+        "color": PROTOCOL_COLOURS[protocol],
+        "marker": MARKERS[protocol],
+        "markersize": MARKER_SIZES[protocol],
+    }
+    axes.plot(x, y, zorder=LAYERS[protocol], **look, **MARKER)
     for each, latency_ms in zip(points, y, strict=True):
         axes.annotate(
             str(each.concurrency),
@@ -92,6 +100,7 @@ def draw_line(axes: Axes, protocol: str, points: Sequence[Measurement], percenti
             fontweight="bold",
             ha="center",
             va="center_baseline",
+            zorder=LAYERS[protocol] + 0.5,
         )
 
 
