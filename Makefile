@@ -10,8 +10,8 @@ ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(NAME)),model_repository,build/$(NAME)/model_repository)
 
-.PHONY: help demo test fuzz setup export repository check serve classify parity bench-preprocess bench-backend
-.PHONY: bench-precision lint clean debian-packages
+.PHONY: help demo test fuzz setup export repository check serve classify parity perf bench-preprocess
+.PHONY: bench-backend bench-precision lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -44,6 +44,9 @@ classify: setup ## Classify a photo with the running server (IMAGE=photo.jpg)
 
 parity: setup ## Compare the service with Pillow and torch on your own images (IMAGES=FOLDER RECIPE= WEIGHTS=)
 	@$(run) benchmarks.parity --recipe $(RECIPE) --weights "$(WEIGHTS)" "$(or $(IMAGES),$(error give a folder: make parity IMAGES=photos))" $(ARGS)
+
+perf: repository ## Load the service by perf_analyzer: table, CSV and plot (IMAGES=FOLDER NAME=RECIPE, 7 minutes)
+	@$(run) benchmarks.perf --model-repository $(serve_repository) $(ARGS) $(if $(IMAGES),"$(IMAGES)")
 
 bench-preprocess: setup ## Time decode, resize and normalize against Pillow's (IMAGES=FOLDER for your own)
 	@$(run) benchmarks.preprocess $(IMAGES) $(ARGS)

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from client import PipelineClient
-from client.command_line.sources import Sources
 from server.installation import ROOT
 from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
 
 from .errors import BenchmarkError
+from .images import served_images
 from .networks import write_trivial
 from .perf_analyzer import MEASUREMENT_S, PerfAnalyzer, find_perf_analyzer, rate, write_input_data
 from .running import export_repository, positive, run_export, run_measurement, sample_photos
@@ -86,7 +86,7 @@ def measure_network(
     network: str, options: ServerOptions, analyzer: PerfAnalyzer, images: Path, folder: Path, rounds: int
 ) -> None:
     url = f"grpc://{options.client_host}:{options.grpc_port}"
-    files = classified(url, images)
+    files = served_images(url, images)
     what = write_input_data(files, folder / "input.json")
     best = max(CONCURRENCIES, key=lambda concurrency: rate(analyzer.load_server(options, concurrency, what)))
     many = linked(files, folder / "many", FOLDER_SIZES[network])
@@ -106,17 +106,6 @@ def measure_network(
         f"over {SMALL_FOLDER} {small_bytes / 1e6:.0f} MB\n",
         flush=True,
     )
-
-
-def classified(url: str, images: Path) -> list[Path]:
-    """The image files in the folder that the service takes; raises BenchmarkError where there are none."""
-    files = [source.image for source in Sources([str(images)]) if isinstance(source.image, Path)]
-    with PipelineClient(url) as client:
-        results = client.classify(files)
-    taken = [file for file, result in zip(files, results, strict=True) if not result.error]
-    if not taken:
-        raise BenchmarkError(f"images: expected some that can be classified in {images}, got none of {len(files)}")
-    return taken
 
 
 def linked(files: Sequence[Path], folder: Path, count: int) -> Path:

@@ -20,6 +20,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from server.installation import ROOT
 from server.options import ServerOptions
@@ -31,10 +32,10 @@ NAME = "perf_analyzer"
 DOWNLOAD_TIMEOUT_S = 300
 START_TIMEOUT_S = 30
 INTERRUPT_TIMEOUT_S = 10  # for requests in flight, then it is killed
-WINDOW_S = 2  # short, so that what is compared runs within seconds of each other
+WINDOW_S = 2.0  # short, so that what is compared runs within seconds of each other
 WINDOWS = 3  # the fewest that perf_analyzer reports on
-MEASUREMENT_S = 1.2 * WINDOW_S * WINDOWS  # perf_analyzer stretches each window by a fifth
-MEASUREMENT_TIMEOUT_S = 60 + 10 * MEASUREMENT_S
+STRETCHED = 1.2  # perf_analyzer makes each window a fifth longer
+MEASUREMENT_S = STRETCHED * WINDOW_S * WINDOWS
 SHOWN_CHARACTERS = 2000  # of the output of one that failed: the error comes first, pages of usage may follow
 
 
@@ -105,20 +106,27 @@ class PerfAnalyzer:
                 return list(csv.DictReader(lines))
 
     def load_server(self, options: ServerOptions, concurrency: int, what: Mapping[str, str]) -> dict[str, str]:
-        """Keep `concurrency` requests in flight over gRPC for MEASUREMENT_S; return the row of the report.
+        """`load` over gRPC for MEASUREMENT_S."""
+        return self.load(f"grpc://{options.client_host}:{options.grpc_port}", concurrency, what)
 
-        `what` holds perf_analyzer's options for the model and its inputs. Raises BenchmarkError.
+    def load(self, url: str, concurrency: int, what: Mapping[str, str], window_s: float = WINDOW_S) -> dict[str, str]:
+        """Keep `concurrency` requests in flight for WINDOWS windows; return the row of the report, in microseconds.
+
+        `url` is grpc://HOST:PORT or http://HOST:PORT; `what` holds perf_analyzer's options for the model and its
+        inputs. Raises BenchmarkError.
         """
+        protocol, _, address = url.partition("://")
         arguments = {
             **what,
-            "-i": "grpc",
-            "-u": f"{options.client_host}:{options.grpc_port}",
+            "-i": protocol,
+            "-u": address,
             "--concurrency-range": str(concurrency),
-            "--measurement-interval": str(1000 * WINDOW_S),
+            "--measurement-interval": str(round(1000 * window_s)),
             "--max-trials": str(WINDOWS),
             "--stability-percentage": "999",  # it never gives up as unstable: the rounds show how far it varies
         }
-        [row] = self.measure([word for option in arguments.items() for word in option], MEASUREMENT_TIMEOUT_S)
+        words = [word for option in arguments.items() for word in option]
+        [row] = self.measure([*words, "--verbose-csv"], 60 + 10 * STRETCHED * window_s * WINDOWS)
         return row
 
     def _run(self, command: Sequence[str], output: Path, timeout_s: float) -> int | None:
@@ -173,8 +181,13 @@ def write_input_data(files: Iterable[Path], path: Path) -> dict[str, str]:
         {"raw_image": {"content": {"b64": base64.b64encode(data).decode()}, "shape": [len(data)]}}
         for data in (file.read_bytes() for file in files)
     ]
+    return write_entries(entries, path, "pipeline")
+
+
+def write_entries(entries: Sequence[Mapping[str, Any]], path: Path, model: str) -> dict[str, str]:
+    """Write the inputs of one request after the other; return perf_analyzer's options to send them, in turn."""
     path.write_text(json.dumps({"data": entries}))
-    return {"-m": "pipeline", "--input-data": str(path)}
+    return {"-m": model, "--input-data": str(path)}
 
 
 def find_perf_analyzer(folder: Path = FOLDER) -> PerfAnalyzer:
