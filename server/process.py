@@ -113,7 +113,12 @@ class TritonServer:
 
     def _check_models(self) -> None:
         """Triton opens its ports when all models are loaded or have failed; the index has their reasons."""
-        _, models = self._ask("POST", "/v2/repository/index")
+        status, models = self._ask("POST", "/v2/repository/index")
+        if status != 200:  # a server that took the port at the same moment asks for its own key
+            raise ServerError(
+                f"port {self.options.http_port} (http): expected the server just started, got another's answer, HTTP "
+                f"status {status}: give --http-port another number"
+            )
         failed = {
             # A Python model's reason ends in a traceback, which stands in Triton's log too.
             model["name"]: model.get("reason", "not loaded").split("\n\nAt:\n")[0]
