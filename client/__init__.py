@@ -17,6 +17,7 @@ from .errors import (
     ServiceError,
     UnavailableError,
 )
+from .frames import FrameResult
 from .images import Image
 from .pipeline import PipelineClient
 from .results import ClassScore, ImageResult
@@ -29,6 +30,7 @@ __all__ = [
     "ClassificationError",
     "ClosedError",
     "DeadlineError",
+    "FrameResult",
     "Image",
     "ImageError",
     "ImageResult",
