@@ -96,6 +96,8 @@ class FrameStream:
                     self._read_stream()
                 except ServiceError as error:
                     with self._changed:
+                        if self._is_closed:  # which is why it broke
+                            return
                         delay_s = self._in_flight.break_off(error)
                         self._changed.wait_for(lambda: self._is_closed, delay_s)
         except ClassificationError as error:
