@@ -181,8 +181,9 @@ class AsyncFrameStream:
                 return None
             if self._error:
                 raise self._error
-            with contextlib.suppress(TimeoutError):  # which left_s() tells of, if it is that of a frame
-                await asyncio.wait_for(self._changed.wait(), self._in_flight.deadline().left_s())
+            left_s = self._in_flight.deadline().left_s()
+            with contextlib.suppress(TimeoutError):  # left_s() tells of it, where a frame's time is over
+                await asyncio.wait_for(self._changed.wait(), left_s)
         self._notify()
         return result
 

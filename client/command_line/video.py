@@ -53,11 +53,11 @@ def run(options: argparse.Namespace) -> int:
         try:
             for shot, result, is_new in _labelled(results, reader, tape, options.every):
                 progress.add_frame(result if is_new else None)
+                if writer is not None:
+                    writer.add(shot, result)
                 if is_new:
                     text.add(_name(shot, options), result)
                     failed += result.error is not None
-                if writer is not None:
-                    writer.add(shot, result)
         except ClassificationError as error:
             print(error, file=sys.stderr)
             return EXIT_FAILED
