@@ -408,6 +408,14 @@ def answer(index: str, error: str = "") -> Any:
     return ModelStreamInferResponse(error_message=error, infer_response=ModelInferResponse(id=index))
 
 
+def test_the_oldest_gives_way() -> None:
+    frames = in_flight(2, "drop_oldest")
+    for _ in range(5):
+        assert frames.has_room
+        frames.take(SMALL)
+    assert [frames.next_message().id for _ in range(2)] == ["3", "4"]
+
+
 def test_what_was_sent_is_never_dropped_and_the_newest_always_kept() -> None:
     frames = in_flight(2, "drop_oldest")
     for _ in range(2):

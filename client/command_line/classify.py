@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         open_output(options) as output,
     ):
         total = sum(source.name not in output.done for source in find_sources(options.images))
-        with Progress(total) as progress:
+        with Progress(total, options.output) as progress:
             return EXIT_FAILED if _classify(client, options, output, progress) or output.problems else 0
 
 

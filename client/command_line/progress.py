@@ -4,6 +4,7 @@ import logging
 import sys
 import time
 from math import ceil
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -16,13 +17,14 @@ LINE_EVERY_S = 10.0
 class Progress(logging.Handler):
     """Counts the images that are done, and tells of retries, which the client logs."""
 
-    def __init__(self, total: int | None) -> None:
+    def __init__(self, total: int | None, output: Path | None) -> None:
         super().__init__(logging.INFO)
         self._total, self._done, self._failed, self._retries = total, 0, 0, 0
         self._started = self._shown = time.monotonic()
         self._noted = 0.0
         # Where the results go to the same terminal they are the progress.
-        self._bar = _make_bar() if sys.stderr.isatty() and not sys.stdout.isatty() else None
+        is_in_the_way = output is None and sys.stdout.isatty()
+        self._bar = _make_bar() if sys.stderr.isatty() and not is_in_the_way else None
 
     def __enter__(self) -> "Progress":
         if self._bar:
@@ -77,8 +79,8 @@ class Progress(logging.Handler):
 class VideoProgress(Progress):
     """The same for a video of which each `every`th frame is classified; `total`, of frames, is None for a camera."""
 
-    def __init__(self, total: int | None, every: int) -> None:
-        super().__init__(None if total is None else ceil(total / every))
+    def __init__(self, total: int | None, every: int, output: Path | None) -> None:
+        super().__init__(None if total is None else ceil(total / every), output)
         self._every, self._frames = every, 0
 
     def add_frame(self, result: ImageResult | None) -> None:
@@ -87,14 +89,21 @@ class VideoProgress(Progress):
         if result is not None:
             self.add(result)
 
+    @property
+    def _dropped(self) -> int:
+        return ceil(self._frames / self._every) - self._done
+
     def _state(self) -> str:
-        dropped = ceil(self._frames / self._every) - self._done
-        counts = f"{self._frames:,} frames, {self._done:,} classified, {dropped:,} dropped, {self._failed:,} failed"
-        return f"{counts}, {self._speed(self._frames, 'frames')}"
+        fps = self._frames / (time.monotonic() - self._started)
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"{fps:.1f}/s, {self._dropped} dropped{failed}"
 
     def _summary(self) -> str:
+        counts = (
+            f"{self._frames:,} frames, {self._done:,} classified, {self._dropped:,} dropped, {self._failed:,} failed"
+        )
         retries = f", {self._retries} times connected again" if self._retries else ""
-        return f"{self._state()}{retries}"
+        return f"{counts}, {self._speed(self._frames, 'frames')}{retries}"
 
 
 def _make_bar() -> Any:

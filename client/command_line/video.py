@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         results = _results(client, options, reader, tape)
         writer = stack.enter_context(VideoWriter(options.write, reader.fps)) if options.write else None
         text = VIDEO_FORMATS[options.format](stack.enter_context(_open_text(options)))
-        progress = VideoProgress(reader.frame_count, options.every)
+        progress = VideoProgress(reader.frame_count, options.every, options.output)
         stack.enter_context(progress)
         failed = 0
         try:
