@@ -645,9 +645,11 @@ class FileAsCamera(VideoReader):
         self.is_camera, self.frame_count = True, None
 
 
+@pytest.mark.parametrize("every", [1, 3])
 def test_a_camera(
     server: TritonServer,
     clip: Path,
+    every: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -657,11 +659,13 @@ def test_a_camera(
     video.add_command(parser.add_subparsers())
     copy = tmp_path / "copy.mp4"
     arguments = ["video", str(clip), "--url", grpc_url(server), "--format", "jsonl", "--write", str(copy)]
-    options = parser.parse_args(arguments)
+    options = parser.parse_args([*arguments, "--every", str(every)])
     assert options.run(options) == 0
     printed = capsys.readouterr()
     indices = [int(json.loads(line)["image"].split("#")[1]) for line in printed.out.splitlines()]
     assert indices == sorted(set(indices))
     assert indices[-1] == 39
-    assert f"40 frames, {len(indices)} classified, {40 - len(indices)} dropped, 0 failed" in printed.err
+    assert {index % every for index in indices} == {0}
+    dropped = len(range(0, 40, every)) - len(indices)
+    assert f"40 frames, {len(indices)} classified, {dropped} dropped, 0 failed" in printed.err
     assert len(read_clip(copy)) == 40  # those whose picture is lost repeat the one before

@@ -151,13 +151,18 @@ class VideoWriter:
         self._draw, self._cv2, self._path, self._fps = draw_on_frame, import_cv2(), path, fps
         self._file: Any = None
         self._last: npt.NDArray[np.uint8] | None = None
+        self._owed = 0  # frames
 
     def add(self, shot: Shot, result: ImageResult) -> None:
-        """The next frame; where its picture is lost, the one before is seen once more."""
+        """The next frame; where its picture is lost, the one before is seen in its stead, at the start the first."""
+        self._owed += 1
         if shot.picture is not None:
             self._last = self._fitted(shot.picture)
         if self._last is not None:
-            self._file.write(self._cv2.cvtColor(self._draw(self._last, result), self._cv2.COLOR_RGB2BGR))
+            drawn = self._cv2.cvtColor(self._draw(self._last, result), self._cv2.COLOR_RGB2BGR)
+            for _ in range(self._owed):
+                self._file.write(drawn)
+            self._owed = 0
 
     def _fitted(self, picture: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         if self._file is None:
