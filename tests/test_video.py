@@ -606,6 +606,7 @@ def test_a_file_that_ends_too_early(server: TritonServer, clip: Path, tmp_path: 
         (["missing.mp4"], "missing.mp4: expected a video file, or the number of a camera, got no such file"),
         (["Makefile"], "Makefile: expected a video that OpenCV can read, got none"),
         (["999"], "999: expected a camera of that number, got none"),
+        (["99999999999"], "99999999999: expected a video file, or the number of a camera, got no such file"),
         (["CLIP", "--url", "http://127.0.0.1:1"], "stream_frames: expected a client with a grpc URL"),
         (["CLIP", "--write", "copy.avi"], "--write: expected a new file *.mp4 in a folder that exists, got copy.avi"),
         (["CLIP", "--write", "no/folder/copy.mp4"], "--write: expected a new file *.mp4"),

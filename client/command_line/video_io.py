@@ -42,14 +42,14 @@ class Shot:
 
 
 class VideoReader:
-    """A video file, or the camera whose number `source` is; raises UsageError where it cannot be opened.
+    """A video file, or a camera, where `source` is a number of up to 3 digits; UsageError where it cannot be opened.
 
     `frame_count` is what the file announces, None where it does not, as for a camera.
     """
 
     def __init__(self, source: str) -> None:
         self._cv2 = import_cv2()
-        self.is_camera = source.isdecimal()
+        self.is_camera = source.isdecimal() and len(source) <= 3
         if not self.is_camera and not Path(source).is_file():
             raise UsageError(f"{source}: expected a video file, or the number of a camera, got no such file")
         self._capture = self._cv2.VideoCapture(int(source) if self.is_camera else source)
