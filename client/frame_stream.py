@@ -183,7 +183,8 @@ class AsyncFrameStream:
                 raise self._error
             left_s = self._in_flight.deadline().left_s()
             with contextlib.suppress(TimeoutError):  # left_s() tells of it, where a frame's time is over
-                await asyncio.wait_for(self._changed.wait(), left_s)
+                async with asyncio.timeout(left_s):  # wait_for (Python 3.11) may lose a cancellation
+                    await self._changed.wait()
         self._notify()
         return result
 

@@ -273,11 +273,12 @@ def test_asyncio_leaves_nothing(server: TritonServer) -> None:
             with pytest.raises(KeyError):
                 await consume(client, failing)
             await assert_no_task_left()
-            task = asyncio.create_task(consume(client, endless))
-            await asyncio.sleep(0.2)
-            task.cancel()
-            await asyncio.wait([task], timeout=2)
-            assert task.cancelled()
+            for milliseconds in range(0, 100, 2):  # in any moment: one in thirty was lost by asyncio.wait_for
+                task = asyncio.create_task(consume(client, endless))
+                await asyncio.sleep(milliseconds / 1000)
+                task.cancel()
+                await asyncio.wait([task], timeout=2)
+                assert task.cancelled()
             await assert_no_task_left()
             results = client.stream_frames(endless())
             await anext(results)
