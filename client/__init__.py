@@ -18,6 +18,7 @@ from .errors import (
     ServiceError,
     UnavailableError,
 )
+from .frames import FrameResult
 from .images import Image
 from .pipeline import PipelineClient
 from .results import ClassScore, ImageResult
@@ -30,6 +31,7 @@ __all__ = [
     "ClassificationError",
     "ClosedError",
     "DeadlineError",
+    "FrameResult",
     "Image",
     "ImageError",
     "ImageResult",

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from .command_line import classify, decode, models, status, watch
+from .command_line import classify, decode, models, status, video, watch
 from .command_line.options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, UsageError
 
 PROGRAM = "triton-classify" if __package__ == "triton_classify" else "python -m client"
@@ -15,7 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog=PROGRAM, description=__doc__, epilog="Exit status: 0; 1 where something failed; 2 wrong usage."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (classify, decode, status, watch, models):
+    for command in (classify, video, status, watch, models, decode):
         command.add_command(commands)
     options = parser.parse_args(arguments)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a file's name may be any bytes

@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
+import numpy as np
+import numpy.typing as npt
+
 from .base import BaseClient, failed, is_alone, max_batch_size_of
 from .deadline import Deadline
 from .errors import AccessError, ClassificationError, NotServedError, ParameterError, RegionLostError, ServiceError
+from .frames import FrameResult, WhenFull
 from .images import Image, Item, batches, is_one_image, read_item
 from .operations import model_config, register_region, unregister_region
 from .protocol import Request, make_request
@@ -84,6 +88,23 @@ class AsyncPipelineClient(BaseClient):
     ) -> AsyncIterator[ImageResult]:
         """As PipelineClient.classify_each."""
         return self._classify_each(images, top_k, threshold, None)
+
+    def stream_frames(
+        self,
+        frames: Iterable[npt.NDArray[np.uint8]] | AsyncIterable[npt.NDArray[np.uint8]],
+        top_k: int | None = None,
+        threshold: float | None = None,
+        *,
+        when_full: WhenFull = "wait",
+    ) -> AsyncIterator[FrameResult]:
+        """As PipelineClient.stream_frames; close it (contextlib.aclosing) where the loop may be left before its end.
+
+        `frames` may be an async iterable too.
+        """
+        in_flight = self._frames_in_flight(top_k, threshold, when_full)
+        from .frame_stream import AsyncFrameStream  # with gRPC
+
+        return AsyncFrameStream(self._transport.stub, self._connection, in_flight).results(frames)
 
     async def _classify_each(
         self, images: Iterable[Image], top_k: int | None, threshold: float | None, image_count: int | None

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from .connection import DEFAULT_URL, Compression, Connection, Tls
 from .deadline import Deadline, Retries
 from .errors import ClassificationError, ImageError
+from .frames import FRAMES_IN_FLIGHT, FramesInFlight, WhenFull
 from .images import BATCH_SIZE, Item
+from .protocol import make_parameters
 from .results import ImageResult
 from .shared_memory import RegionPool
 
@@ -56,6 +58,14 @@ class BaseClient:
 
     def _retries(self) -> Retries:
         return Retries(self.max_retries, Deadline(self.timeout_s, self.url))
+
+    def _frames_in_flight(self, top_k: int | None, threshold: float | None, when_full: WhenFull) -> FramesInFlight:
+        if not self._connection.is_grpc:
+            raise ValueError(f"stream_frames: expected a client with a grpc URL, as only gRPC streams, got {self.url}")
+        if when_full not in get_args(WhenFull):
+            raise ValueError(f"when_full: expected one of {get_args(WhenFull)}, got {when_full!r}")
+        limit = min(FRAMES_IN_FLIGHT, self.max_in_flight)
+        return FramesInFlight(limit, when_full, make_parameters(top_k, threshold), self._retries)
 
     def _batch_size(self, max_batch_size: int, image_count: int | None) -> int:
         """Images a request: a list is spread over all that may be in flight before its requests become larger."""

@@ -51,16 +51,22 @@ def is_one_image(images: Any) -> bool:
 def read_item(image: Image) -> Item:
     """Read a file where a path is given; ImageError where it cannot be read, or a picture's type or shape is wrong."""
     if isinstance(image, np.ndarray):
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
-            got = f"{image.dtype} {image.shape}"
-            raise ImageError("client", "unsupported", f"picture: expected uint8 of shape (H, W, 3), got {got}")
-        return Item("pipeline_frames", "frame", image.shape, np.ascontiguousarray(image).data.cast("B"))
+        return read_picture(image)
     if isinstance(image, str | os.PathLike):
         image = _read_file(Path(image))
     elif not isinstance(image, bytes | bytearray | memoryview):
         expected = "the bytes of a file, a path, or a picture as an array"
         raise ImageError("client", "unsupported", f"image: expected {expected}, got {type(image).__name__}")
     return Item("pipeline", "raw_image", (len(image),), image)
+
+
+def read_picture(picture: Any) -> Item:
+    """Raises ImageError where it is no array uint8 (H, W, 3)."""
+    is_array = isinstance(picture, np.ndarray)
+    if not is_array or picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or 0 in picture.shape:
+        got = f"{picture.dtype} {picture.shape}" if is_array else type(picture).__name__
+        raise ImageError("client", "unsupported", f"picture: expected uint8 of shape (H, W, 3), got {got}")
+    return Item("pipeline_frames", "frame", picture.shape, np.ascontiguousarray(picture).data.cast("B"))
 
 
 def _read_file(path: Path) -> bytes:

@@ -8,9 +8,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
+import numpy as np
+import numpy.typing as npt
+
 from .base import BaseClient, failed, is_alone, max_batch_size_of
 from .deadline import Deadline
 from .errors import AccessError, ClassificationError, NotServedError, ParameterError, RegionLostError, ServiceError
+from .frames import FrameResult, WhenFull
 from .images import Image, Item, batches, is_one_image, read_item
 from .operations import Operation, model_config, register_region, unregister_region
 from .protocol import Request, make_request
@@ -107,6 +111,38 @@ class PipelineClient(BaseClient):
         Waits and tries again as `classify` does. Raises ServiceError.
         """
         return self._retried(lambda deadline: self._transport.control(operation, deadline))
+
+    def stream_frames(
+        self,
+        frames: Iterable[npt.NDArray[np.uint8]],
+        top_k: int | None = None,
+        threshold: float | None = None,
+        *,
+        when_full: WhenFull = "wait",
+    ) -> Iterator[FrameResult]:
+        """Classify the frames of a video, uint8 (H, W, 3) in RGB, over one gRPC stream; yields results in order.
+
+        At most 4 frames are on their way, or `max_in_flight` where that is less. Further ones wait in `frames`, which
+        is advanced in a thread of its own; or, with "drop_oldest", for a camera, `frames` is advanced as fast as it
+        comes, and of those that have not been sent the oldest is dropped, and its index left out.
+
+        A frame that is wrong or refused has a result with an `error`. Where the stream breaks it is opened again, with
+        retries as for any call, and frames without an answer are sent again. Raises DeadlineError where a frame has
+        none within `timeout_s`, and else as `classify_each`; an exception of `frames` once the results of the frames
+        before it have been yielded; ValueError where the client's URL is not gRPC's. To leave the loop, or to close
+        the iterator, ends the stream.
+
+        >>> import skimage.data
+        >>> client = PipelineClient("grpc://127.0.0.1:8001")
+        >>> for one in client.stream_frames([skimage.data.coffee(), skimage.data.rocket()], top_k=1):
+        ...     print(one.index, one.frame.shape, one.result.classes[0].label)
+        0 (400, 600, 3) espresso
+        1 (427, 640, 3) missile
+        """
+        in_flight = self._frames_in_flight(top_k, threshold, when_full)
+        from .frame_stream import FrameStream  # with gRPC
+
+        return FrameStream(self._transport.stub, self._connection, in_flight).results(frames)
 
     def _classify_each(
         self, images: Iterable[Image], top_k: int | None, threshold: float | None, image_count: int | None

@@ -76,10 +76,11 @@ def make_request(items: Sequence[Item], top_k: int | None, threshold: float | No
     Raises ParameterError where no request can hold one of them.
     """
     shape, data = batch_data(items)
-    return Request(items[0].model, items[0].tensor, shape, data, _parameters(top_k, threshold))
+    return Request(items[0].model, items[0].tensor, shape, data, make_parameters(top_k, threshold))
 
 
-def _parameters(top_k: int | None, threshold: float | None) -> dict[str, int | float]:
+def make_parameters(top_k: int | None, threshold: float | None) -> dict[str, int | float]:
+    """The parameters of a request; raises ParameterError where none can hold one of them."""
     parameters: dict[str, int | float] = {}
     if top_k is not None:
         if isinstance(top_k, bool) or not isinstance(top_k, int | np.integer) or int(top_k) not in _INT64:

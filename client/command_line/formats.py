@@ -29,6 +29,16 @@ class Table:
         self._file.flush()
 
 
+class Timeline(Table):
+    """For people who look at a video: one line a frame."""
+
+    def add(self, name: str, result: ImageResult) -> None:
+        classes = "".join(f"  {one.score:5.1%} {one.label}" for one in result.classes)
+        text = f"  {result.error}" if result.error else classes or "  no class reaches the threshold"
+        self._file.write(f"{name}{text}\n")
+        self._file.flush()
+
+
 class JsonLines:
     """One object a line: image, classes, error; `error` is null or has a code and a text."""
 
@@ -88,6 +98,7 @@ class Csv:
 
 
 FORMATS: dict[str, type[Table] | type[JsonLines] | type[Csv]] = {kind.name: kind for kind in (Table, JsonLines, Csv)}
+VIDEO_FORMATS = {**FORMATS, Timeline.name: Timeline}
 
 
 def _read_error(code: str, text: str) -> ClassificationError:

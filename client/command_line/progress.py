@@ -3,6 +3,8 @@
 import logging
 import sys
 import time
+from math import ceil
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -15,13 +17,14 @@ LINE_EVERY_S = 10.0
 class Progress(logging.Handler):
     """Counts the images that are done, and tells of retries, which the client logs."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int | None, output: Path | None) -> None:
         super().__init__(logging.INFO)
         self._total, self._done, self._failed, self._retries = total, 0, 0, 0
         self._started = self._shown = time.monotonic()
         self._noted = 0.0
         # Where the results go to the same terminal they are the progress.
-        self._bar = _make_bar() if sys.stderr.isatty() and not sys.stdout.isatty() else None
+        is_in_the_way = output is None and sys.stdout.isatty()
+        self._bar = _make_bar() if sys.stderr.isatty() and not is_in_the_way else None
 
     def __enter__(self) -> "Progress":
         if self._bar:
@@ -45,7 +48,7 @@ class Progress(logging.Handler):
         self._done += 1
         self._failed += result.error is not None
         if self._bar:
-            self._bar.update(0, completed=self._done, description=f"{self._failed} failed" if self._failed else "")
+            self._bar.update(0, completed=self._done, description=self._state())
         elif time.monotonic() - self._shown > LINE_EVERY_S:
             self._shown = time.monotonic()
             print(self._summary(), file=sys.stderr, flush=True)
@@ -59,13 +62,48 @@ class Progress(logging.Handler):
             self._noted = time.monotonic()
             print(record.getMessage(), file=sys.stderr, flush=True)
 
+    def _state(self) -> str:
+        """What stands beside the bar."""
+        return f"{self._failed} failed" if self._failed else ""
+
     def _summary(self) -> str:
-        seconds = time.monotonic() - self._started
         retries = f", {self._retries} requests sent again" if self._retries else ""
-        return (
-            f"{self._done:,} of {self._total:,} images, {self._failed:,} failed, "
-            f"{seconds:.1f} s, {self._done / seconds:.1f} images/s{retries}"
+        counts = f"{self._done:,} of {self._total:,} images, {self._failed:,} failed"
+        return f"{counts}, {self._speed(self._done, 'images')}{retries}"
+
+    def _speed(self, count: int, what: str) -> str:
+        seconds = time.monotonic() - self._started
+        return f"{seconds:.1f} s, {count / seconds:.1f} {what}/s"
+
+
+class VideoProgress(Progress):
+    """The same for a video of which each `every`th frame is classified; `total`, of frames, is None for a camera."""
+
+    def __init__(self, total: int | None, every: int, output: Path | None) -> None:
+        super().__init__(None if total is None else ceil(total / every), output)
+        self._every, self._frames = every, 0
+
+    def add_frame(self, result: ImageResult | None) -> None:
+        """Count the next frame that was read; `result` is None where it was left out or dropped."""
+        self._frames += 1
+        if result is not None:
+            self.add(result)
+
+    @property
+    def _dropped(self) -> int:
+        return ceil(self._frames / self._every) - self._done
+
+    def _state(self) -> str:
+        fps = self._frames / (time.monotonic() - self._started)
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"{fps:.1f}/s, {self._dropped} dropped{failed}"
+
+    def _summary(self) -> str:
+        counts = (
+            f"{self._frames:,} frames, {self._done:,} classified, {self._dropped:,} dropped, {self._failed:,} failed"
         )
+        retries = f", {self._retries} times connected again" if self._retries else ""
+        return f"{counts}, {self._speed(self._frames, 'frames')}{retries}"
 
 
 def _make_bar() -> Any:
