@@ -11,6 +11,8 @@ from .images import BATCH_SIZE, Item
 from .results import ImageResult
 from .shared_memory import RegionPool
 
+UNREGISTER_TIMEOUT_S = 5  # for all regions of shared memory, when a client closes
+
 
 class BaseClient:
     """A connection to a Triton server that has the ensemble `pipeline`.
