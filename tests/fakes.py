@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import http.server
 import json
+import re
 import socket
 import struct
 import threading
@@ -13,9 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+import pytest
 from tritonclient.grpc import service_pb2
 
-from client import AsyncPipelineClient, ImageResult, PipelineClient
+from client import (
+    AsyncPipelineClient,
+    ClassificationError,
+    DeadlineError,
+    ImageResult,
+    PipelineClient,
+    ServiceError,
+)
 from server.options import ServerOptions
 from server.process import TritonServer
 
@@ -291,3 +300,14 @@ def url_at(options: ServerOptions, protocol: str) -> str:
 
 def open_client(kind: str, url: str, **options: Any) -> Any:
     return (PipelineClient if kind == "blocking" else BlockingAsync)(url, **options)
+
+
+def error_of(kind: str, url: str, **options: Any) -> ClassificationError:
+    """What a call ends in; any foreign exception fails the test, and so does a text that does not help."""
+    options = {"timeout_s": 10, "max_retries": 0, **options}
+    with open_client(kind, url, **options) as client, pytest.raises(ClassificationError) as caught:
+        client.classify(b"x")
+    if isinstance(caught.value, ServiceError) and not isinstance(caught.value, DeadlineError):
+        starts = (f"{url}: expected the answer of a Triton server that has `pipeline`, got: ", "answer: ", "reply: ")
+        assert re.fullmatch(f"({'|'.join(map(re.escape, starts))}).+", str(caught.value), re.DOTALL)
+    return caught.value
