@@ -10,14 +10,23 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from .base import BaseClient, failed, is_alone, max_batch_size_of
+from .base import UNREGISTER_TIMEOUT_S, BaseClient, failed, is_alone, max_batch_size_of
 from .deadline import Deadline
-from .errors import AccessError, ClassificationError, NotServedError, ParameterError, RegionLostError, ServiceError
+from .errors import (
+    AccessError,
+    ClassificationError,
+    ClosedError,
+    NotServedError,
+    ParameterError,
+    RegionLostError,
+    ServiceError,
+)
 from .frames import FrameResult, WhenFull
 from .images import Image, Item, batches, is_one_image, read_item
 from .operations import model_config, register_region, unregister_region
 from .protocol import Request, make_request
 from .results import ImageResult, InOrder, read_results
+from .shared_memory import Region
 
 T = TypeVar("T")
 
@@ -25,7 +34,8 @@ T = TypeVar("T")
 class AsyncPipelineClient(BaseClient):
     """The client for asyncio, made and used within one event loop. Options: BaseClient's.
 
-    A task that is cancelled takes its call back: over gRPC the server drops the work too.
+    A task that is cancelled takes its call back: over gRPC the server drops the work too. gRPC's `compression` of a
+    large image keeps the event loop; HTTP's is done in a thread.
 
     >>> async def label_of(path: str) -> str:
     ...     async with AsyncPipelineClient("grpc://127.0.0.1:8001", timeout_s=10) as client:
@@ -36,6 +46,7 @@ class AsyncPipelineClient(BaseClient):
 
     def _open(self) -> None:
         self._slots = asyncio.Semaphore(self.max_in_flight)
+        self._is_closed = False
         if self._connection.is_grpc:
             from .over_grpc import AsyncGrpcTransport  # as in pipeline.py: only the one in use is imported
 
@@ -55,10 +66,14 @@ class AsyncPipelineClient(BaseClient):
 
     async def close(self) -> None:
         """Close the connections; calls in flight end with an error."""
-        for name in self._regions.close() if self._regions else []:
-            with contextlib.suppress(ClassificationError):
-                await self._transport.control(unregister_region(name), Deadline(min(self.timeout_s, 5), self.url))
-        await self._transport.close()
+        self._is_closed = True
+        deadline = Deadline(min(self.timeout_s, UNREGISTER_TIMEOUT_S), self.url)
+        try:
+            for name in self._regions.close() if self._regions else []:
+                with contextlib.suppress(ClassificationError):
+                    await self._transport.control(unregister_region(name), deadline)
+        finally:
+            await self._transport.close()
 
     @overload
     async def classify(  # type: ignore[overload-overlap]  # a str is a path, though also a sequence
@@ -120,8 +135,8 @@ class AsyncPipelineClient(BaseClient):
                 places, items = batch
                 if isinstance(items, ClassificationError):
                     in_order.put(places, failed(1, items))
-                    continue
-                running[asyncio.create_task(self._results(items, top_k, threshold))] = places
+                else:
+                    running[asyncio.create_task(self._results(items, top_k, threshold))] = places
                 if len(running) >= at_a_time:
                     await _gather(running, in_order)
                 for result in in_order.ready():
@@ -135,12 +150,13 @@ class AsyncPipelineClient(BaseClient):
         finally:
             for task in running:
                 task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)  # leave none behind
 
     async def _results(self, items: list[Item], top_k: int | None, threshold: float | None) -> list[ImageResult]:
-        """One result an image, whatever happens to the request; raises ParameterError."""
+        """One result an image, whatever happens to the request; raises ParameterError and ClosedError."""
         try:
             return await self._infer(items, top_k, threshold)
-        except ParameterError:
+        except (ParameterError, ClosedError):
             raise
         except ClassificationError as error:
             if is_alone(items, error):
@@ -168,6 +184,8 @@ class AsyncPipelineClient(BaseClient):
                 async with self._slot(retries.deadline):
                     return await call(retries.deadline)
             except ServiceError as error:
+                if self._is_closed:
+                    raise self._connection.closed() from error
                 delay_s = retries.delay_s(error)
             await asyncio.sleep(delay_s)
 
@@ -184,17 +202,20 @@ class AsyncPipelineClient(BaseClient):
             self._slots.release()
 
     async def _send(self, request: Request, deadline: Deadline) -> Any:
-        if self._regions is None:
+        if self._regions is None or not request.data:  # Triton takes no region of length 0
             return await self._transport.infer(request, deadline)
         with self._regions.lend(request.data) as region:
-            if not region.is_registered:
-                await self._transport.control(register_region(region.name, region.byte_size), deadline)
-                region.is_registered = True
             try:
-                return await self._transport.infer(replace(request, region=region.name), deadline)
-            except RegionLostError:
+                return await self._send_region(region, request, deadline)
+            except RegionLostError:  # the server was restarted
                 region.is_registered = False
-                raise
+                return await self._send_region(region, request, deadline)
+
+    async def _send_region(self, region: Region, request: Request, deadline: Deadline) -> Any:
+        if not region.is_registered:
+            await self._transport.control(register_region(region.name, region.byte_size), deadline)
+            region.is_registered = True
+        return await self._transport.infer(replace(request, region=region.name), deadline)
 
 
 async def _gather(running: "dict[asyncio.Task[list[ImageResult]], list[int]]", in_order: InOrder) -> None:

@@ -13,6 +13,8 @@ from .protocol import make_parameters
 from .results import ImageResult
 from .shared_memory import RegionPool
 
+UNREGISTER_TIMEOUT_S = 5  # for all regions of shared memory, when a client closes
+
 
 class BaseClient:
     """A connection to a Triton server that has the ensemble `pipeline`.

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from .errors import ClosedError
+from .errors import ClassificationError, ClosedError, ServiceError, refused_error, service_kind
 
 DEFAULT_URL = "grpc://127.0.0.1:8001"
 DEFAULT_PORTS = {"grpc": 8001, "grpcs": 8001, "http": 8000, "https": 443}
@@ -18,6 +18,8 @@ _URL = re.compile(
     r"(?P<scheme>grpcs?|https?)://(?P<host>[\w.-]+|\[[\da-f:]+\])(:(?P<port>\d{1,5}))?(?P<path>(/[\w.~%-]+)*)/?",
     re.ASCII,
 )
+_HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_HEADER_VALUE = re.compile(r"[ -~]*")
 
 # Triton (24.10) takes pings only every 5 minutes, and closes the connection after two that come earlier.
 KEEPALIVE_TIME_MS = 330_000
@@ -67,6 +69,9 @@ class Connection:
             raise ValueError(f"compression: expected gzip or deflate, got {self.compression!r}")
         if self.tls != Tls() and not self.is_secure:
             raise ValueError(f"tls: expected a URL with grpcs or https, got {self.url}")
+        for name, value in self.headers.items():
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+                raise ValueError(f"headers: expected a name and a value in ASCII, got {name!r}: {value!r}")
 
     @property
     def is_grpc(self) -> bool:
@@ -86,13 +91,23 @@ class Connection:
     @property
     def base_url(self) -> str:
         """The start of every URL over HTTP."""
+        return f"{self.url.partition(':')[0]}://{self.address}{self.base_path}"
+
+    @property
+    def base_path(self) -> str:
         match = _URL.fullmatch(self.url)
         assert match is not None
-        return f"{match['scheme']}://{self.address}{match['path']}"
+        return match["path"]
 
-    def no_answer(self, got: str) -> str:
-        """The text of an error where the server, or the way to it, failed."""
-        return f"{self.url}: expected the answer of a Triton server that has `pipeline`, got: {got}"
+    def failure(self, got: str, otherwise: type[ServiceError] = ServiceError) -> ServiceError:
+        """The error where the server, or the way to it, failed: of the kind that `got` tells of, else `otherwise`."""
+        host = self.address.rpartition(":")[0]
+        kind = service_kind(got.replace(host, ""), otherwise)  # a host's name may hold any word
+        return kind(f"{self.url}: expected the answer of a Triton server that has `pipeline`, got: {got}")
+
+    def error_from_text(self, text: str) -> ClassificationError:
+        """The error where the server says that the request is at fault, or itself."""
+        return refused_error(text) or self.failure(text)
 
     def closed(self) -> ClosedError:
         """The error of a call on a client that was closed."""
@@ -104,11 +119,8 @@ class Connection:
             ("grpc.max_send_message_length", -1),
             ("grpc.max_receive_message_length", -1),
             ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 1000),
-            (
-                "grpc.max_reconnect_backoff_ms",
-                2000,
-            ),  # gRPC's own is 2 minutes, for which a restarted server is not seen
+            ("grpc.max_reconnect_backoff_ms", 2000),  # gRPC's own 2 minutes would miss a server that is back
+            ("grpc.min_reconnect_backoff_ms", 10_000),  # how long one attempt may take, over a slow network too
             ("grpc.keepalive_time_ms", KEEPALIVE_TIME_MS),
             ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
             ("grpc.keepalive_permit_without_calls", 0),
@@ -125,6 +137,7 @@ class Connection:
         """gRPC's form of the certificates."""
         import grpc
 
+        self.ssl_context()  # says where a file is no certificate; gRPC would only fail to connect
         authority, certificate, key = (None if path is None else Path(path).read_bytes() for path in self.tls.paths)
         return grpc.ssl_channel_credentials(authority, key, certificate)
 
@@ -136,7 +149,7 @@ class Connection:
         try:
             context = ssl.create_default_context(cafile=authority)
             if certificate is not None:
-                context.load_cert_chain(certificate, key)
+                context.load_cert_chain(certificate, key, password="")  # without one it would ask at the terminal
         except ssl.SSLError as error:
             raise ValueError(f"tls: expected PEM files with a certificate and its key, got: {error}") from error
         return context

@@ -46,7 +46,7 @@ class Retries:
         """How long to wait before the next try; raises `error` where there is to be none."""
         if not error.may_be_retried or self.tried == self.max_retries:
             raise error
-        longest = min(FIRST_DELAY_S * 2**self.tried, LONGEST_DELAY_S)
+        longest = min(FIRST_DELAY_S * 2.0 ** min(self.tried, 10), LONGEST_DELAY_S)  # 2.0**1024 would overflow
         delay = random.uniform(0, longest)
         try:
             left = self.deadline.left_s()

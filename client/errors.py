@@ -135,10 +135,12 @@ _TEXTS: list[tuple[str, type[ServiceError]]] = [
     (r"Unable to find (?:system )?shared memory region", RegionLostError),
     (r"protocol is restricted|API is restricted", AccessError),
     (r"explicit model load / unload is not allowed", ModelControlError),
-    (r"CERTIFICATE|certificate|WRONG_VERSION_NUMBER|ALERT|[Hh]ostname", AccessError),
+    (r"CERTIFICATE|certificate|WRONG_VERSION_NUMBER|ALERT|Hostname (mismatch|Verification)", AccessError),
     (r"[Ee]xceeds maximum queue size|[Rr]equest timeout expired|queue is full", OverloadedError),
     (r"has no available versions|is not ready|Server is stopping|[Ss]erver exiting", UnavailableError),
     (r"unknown model", NotServedError),
+    (r"message larger than max", ServiceError),  # gRPC says RESOURCE_EXHAUSTED, but will take it no other time
+    (r"Exception deserializing response", AnswerError),  # gRPC's, where the bytes are no message of Triton's
 ]
 
 
@@ -150,13 +152,18 @@ def error_from_text(text: str) -> ClassificationError:
     >>> error_from_text("in ensemble 'pipeline', Stub process 'preprocess_0_1' is not healthy.")
     ProcessDiedError("in ensemble 'pipeline', Stub process 'preprocess_0_1' is not healthy.")
     """
+    return refused_error(text) or service_kind(text)(text)
+
+
+def refused_error(text: str) -> RefusedError | None:
+    """What the pipeline refused; None where `text` tells of something else."""
     match = _CONTRACT.fullmatch(text)
     if match is None or match["code"] == "internal":
-        return service_error(text)
+        return None
     kind = ParameterError if match["code"] == "invalid_parameter" else ImageError
     return kind(match["step"], match["code"], match["detail"])
 
 
-def service_error(text: str, otherwise: type[ServiceError] = ServiceError) -> ServiceError:
+def service_kind(text: str, otherwise: type[ServiceError] = ServiceError) -> type[ServiceError]:
     """The kind of failure that `text` tells of, else `otherwise`."""
-    return next((kind for pattern, kind in _TEXTS if re.search(pattern, text)), otherwise)(text)
+    return next((kind for pattern, kind in _TEXTS if re.search(pattern, text)), otherwise)

@@ -113,7 +113,7 @@ class FrameStream:
                     self._in_flight.answer(message)
                     self._changed.notify_all()
         if not self._is_closed and not self._in_flight.is_all_answered:
-            raise UnavailableError(self._connection.no_answer("the end of the stream"))
+            raise self._connection.failure("the end of the stream", UnavailableError)
 
     def _answers(self) -> Generator[Any, None, None]:
         try:
@@ -222,7 +222,7 @@ class AsyncFrameStream:
                 self._in_flight.answer(message)
                 self._notify()
         if not self._in_flight.is_all_answered:
-            raise UnavailableError(self._connection.no_answer("the end of the stream"))
+            raise self._connection.failure("the end of the stream", UnavailableError)
 
     async def _answers(self) -> AsyncGenerator[Any, None]:
         call = None

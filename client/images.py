@@ -30,7 +30,7 @@ class Item:
     model: str
     tensor: str
     shape: tuple[int, ...]
-    data: bytes | bytearray | memoryview
+    data: bytes
 
     def fits(self, other: "Item") -> bool:
         """Whether both may be in one batch; `other` is at least as long."""
@@ -39,7 +39,7 @@ class Item:
         return (
             other.tensor == "raw_image"
             and len(other.data) <= MAX_LENGTH_RATIO * len(self.data)
-            and all(bytes(item.data[:4]).startswith(_MAY_BE_PADDED) for item in (self, other))
+            and all(item.data.startswith(_MAY_BE_PADDED) for item in (self, other))
         )
 
 
@@ -49,15 +49,27 @@ def is_one_image(images: Any) -> bool:
 
 
 def read_item(image: Image) -> Item:
-    """Read a file where a path is given; ImageError where it cannot be read, or a picture's type or shape is wrong."""
+    """Read a file where a path is given; ImageError where it cannot be read, or a picture's type or shape is wrong.
+
+    What may change is copied: a camera's frames often come in one array, filled anew.
+    """
     if isinstance(image, np.ndarray):
         return read_picture(image)
     if isinstance(image, str | os.PathLike):
-        image = _read_file(Path(image))
-    elif not isinstance(image, bytes | bytearray | memoryview):
+        data = _read_file(Path(image))
+    elif isinstance(image, bytes | bytearray | memoryview):
+        data = bytes(image)
+    else:
         expected = "the bytes of a file, a path, or a picture as an array"
         raise ImageError("client", "unsupported", f"image: expected {expected}, got {type(image).__name__}")
-    return Item("pipeline", "raw_image", (len(image),), image)
+    return Item("pipeline", "raw_image", (len(data),), data)
+
+
+def _read_or_error(image: Image) -> Item | ImageError:
+    try:
+        return read_item(image)
+    except ImageError as error:
+        return error
 
 
 def read_picture(picture: Any) -> Item:
@@ -66,7 +78,7 @@ def read_picture(picture: Any) -> Item:
     if not is_array or picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or 0 in picture.shape:
         got = f"{picture.dtype} {picture.shape}" if is_array else type(picture).__name__
         raise ImageError("client", "unsupported", f"picture: expected uint8 of shape (H, W, 3), got {got}")
-    return Item("pipeline_frames", "frame", picture.shape, np.ascontiguousarray(picture).data.cast("B"))
+    return Item("pipeline_frames", "frame", picture.shape, picture.tobytes())
 
 
 def _read_file(path: Path) -> bytes:
@@ -85,13 +97,13 @@ def batches(
     Yields the places of the images in `images`, and the images; or one place, and why that image cannot be sent.
     """
     numbered = enumerate(images)
-    while ahead := list(islice(numbered, window)):
+    while ahead := [(place, _read_or_error(image)) for place, image in islice(numbered, window)]:
         items = []
-        for place, image in ahead:
-            try:
-                items.append((place, read_item(image)))
-            except ImageError as error:
-                yield [place], error
+        for place, item in ahead:
+            if isinstance(item, ImageError):
+                yield [place], item
+            else:
+                items.append((place, item))
         items.sort(key=lambda pair: (pair[1].tensor, pair[1].shape))
         for batch in _cut(items, batch_size):
             yield [place for place, _ in batch], [item for _, item in batch]
@@ -114,6 +126,6 @@ def batch_data(items: Sequence[Item]) -> tuple[list[int], bytes]:
     """The shape and the bytes of a batch, files padded with zeros to the longest."""
     longest = max(len(item.data) for item in items)
     shape = max(item.shape for item in items)
-    if len(items) == 1 and isinstance(items[0].data, bytes):
+    if len(items) == 1:
         return [1, *shape], items[0].data  # as it is, without a copy
-    return [len(items), *shape], b"".join(bytes(item.data).ljust(longest, b"\0") for item in items)
+    return [len(items), *shape], b"".join(item.data.ljust(longest, b"\0") for item in items)

@@ -1,5 +1,6 @@
 """The two transports over gRPC: one that blocks, one for asyncio."""
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -13,13 +14,12 @@ from .connection import Connection
 from .deadline import Deadline
 from .errors import (
     AccessError,
+    AnswerError,
     ClassificationError,
     NotServedError,
     OverloadedError,
     ServiceError,
     UnavailableError,
-    error_from_text,
-    service_error,
 )
 from .operations import Operation
 from .protocol import Request, outputs_of_message
@@ -82,13 +82,26 @@ class AsyncGrpcTransport:
 
     async def _call(self, rpc: str, message: Any, deadline: Deadline) -> Any:
         try:
-            return await getattr(self.stub, rpc)(message, **call_options(self._connection, deadline.left_s()))
+            reply = await getattr(self.stub, rpc)(message, **call_options(self._connection, deadline.left_s()))
         except (grpc.RpcError, grpc.aio.UsageError) as error:  # UsageError: the channel is closed
             raise translate(error, self._connection, deadline) from error
+        except asyncio.CancelledError as error:  # raised too where the server or the channel's end cancels the call
+            if is_being_cancelled():
+                raise
+            raise self._connection.failure("CANCELLED", UnavailableError) from error
+        if reply is None:
+            raise self._connection.failure("a message that is none of Triton's", AnswerError)
+        return reply
 
     async def close(self) -> None:
         """Close the channel; calls in flight are cancelled."""
         await self._channel.close()
+
+
+def is_being_cancelled() -> bool:
+    """Whether the task that runs has been cancelled by its owner."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def open_channel(module: Any, connection: Connection) -> Any:
@@ -122,5 +135,5 @@ def translate(error: Exception, connection: Connection, deadline: Deadline) -> C
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return deadline.error()
     if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL):
-        return error_from_text(details)
-    return service_error(connection.no_answer(details or code.name), _KINDS.get(code, ServiceError))
+        return connection.error_from_text(details or code.name)
+    return connection.failure(details or code.name, _KINDS.get(code, ServiceError))

@@ -1,11 +1,13 @@
 """The two transports over HTTP: one that blocks, one for asyncio."""
 
+import asyncio
 import contextlib
 import gzip
+import http.client
 import io
 import json
 import socket
-import weakref
+import time
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -23,8 +25,6 @@ from .errors import (
     OverloadedError,
     ServiceError,
     UnavailableError,
-    error_from_text,
-    service_error,
 )
 from .operations import Operation
 from .protocol import HEADER_LENGTH, Request, outputs_of_body
@@ -40,7 +40,6 @@ _KINDS: dict[int, type[ServiceError]] = {
     503: UnavailableError,
     504: UnavailableError,
 }
-READ_BYTES = 1 << 16
 
 
 class HttpTransport:
@@ -50,7 +49,7 @@ class HttpTransport:
         self._connection = connection
         options: dict[str, Any] = {"ssl_context": connection.ssl_context()} if connection.is_secure else {}
         self._pool = urllib3.connection_from_url(connection.base_url, maxsize=max_in_flight, **options)
-        self._open: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._open: set[Any] = set()
         self._pool.ConnectionCls = _tracked(self._pool.ConnectionCls, self._open)
 
     def infer(self, request: Request, deadline: Deadline) -> dict[str, npt.NDArray[Any]]:
@@ -68,33 +67,26 @@ class HttpTransport:
         try:
             response = self._pool.urlopen(
                 method,
-                self._connection.base_url + path,
+                self._connection.base_path + path,
                 body,
                 headers,
                 retries=False,
-                timeout=deadline.left_s(),
+                timeout=urllib3.Timeout(total=deadline.left_s()),
                 preload_content=False,
             )
             with contextlib.closing(response):
-                return response.status, response.headers, self._read(response, deadline)
+                body = response.read()
+                response.release_conn()  # to the pool; closing the response would close it
+                return response.status, response.headers, body
         except urllib3.exceptions.ClosedPoolError as error:
             raise self._connection.closed() from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            cause = cause_of(error)
+            timed_out = isinstance(cause, TimeoutError | urllib3.exceptions.TimeoutError)
             # One that is refused is a TimeoutError too, of urllib3's.
-            timed_out = isinstance(error, urllib3.exceptions.TimeoutError)
             if timed_out and not isinstance(error, urllib3.exceptions.NewConnectionError):
                 raise deadline.error() from error
-            raise service_error(self._connection.no_answer(str(error.__cause__ or error)), UnavailableError) from error
-
-    def _read(self, response: urllib3.BaseHTTPResponse, deadline: Deadline) -> bytes:
-        """All of the body; the socket's own timeout would begin anew with every byte that drips in."""
-        body = bytearray()
-        while part := response.read1(READ_BYTES):
-            body += part
-            deadline.left_s()
-        response.drain_conn()
-        response.release_conn()
-        return bytes(body)
+            raise self._connection.failure(str(cause), UnavailableError) from error
 
     def close(self) -> None:
         """Close all connections; calls in flight end with an error."""
@@ -104,15 +96,54 @@ class HttpTransport:
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
 
-def _tracked(kind: Any, open_connections: "weakref.WeakSet[Any]") -> Any:
+def _tracked(kind: Any, open_connections: set[Any]) -> Any:
     class TrackedConnection(kind):  # type: ignore[misc]
-        """The pool does not know the connections that are in use."""
+        """The pool does not know the connections that are in use, and its timeouts begin anew with every byte."""
+
+        timeout: float  # seconds
 
         def connect(self) -> None:
-            super().connect()
             open_connections.add(self)
+            started = time.monotonic()
+            super().connect()
+            self.timeout = max(0.001, self.timeout - (time.monotonic() - started))  # what is left for sending
+            self.sock.settimeout(self.timeout)
+
+        def close(self) -> None:
+            open_connections.discard(self)
+            super().close()
+
+        def request(self, *arguments: Any, **options: Any) -> None:
+            self._end = time.monotonic() + self.timeout  # the pool has set it to what is left of the call's time
+            super().request(*arguments, **options)
+
+        def response_class(self, sock: socket.socket, *arguments: Any, **options: Any) -> http.client.HTTPResponse:
+            response = http.client.HTTPResponse(sock, *arguments, **options)
+            response.fp = io.BufferedReader(_UntilReader(sock, response.fp, self._end))
+            return response
 
     return TrackedConnection
+
+
+class _UntilReader(io.RawIOBase):
+    """Reads from a socket until a time of time.monotonic(), however slowly the bytes drip in."""
+
+    def __init__(self, sock: socket.socket, file: Any, end: float) -> None:
+        self._sock, self._file, self._end = sock, file, end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._sock.settimeout(left)
+        return self._file.raw.readinto(buffer)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class AsyncHttpTransport:
@@ -126,7 +157,7 @@ class AsyncHttpTransport:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=max_in_flight))
 
     async def infer(self, request: Request, deadline: Deadline) -> dict[str, npt.NDArray[Any]]:
-        body, headers = make_body(request, self._connection)
+        body, headers = await asyncio.to_thread(make_body, request, self._connection)  # compression may take long
         return read_answer(*await self._send("POST", infer_path(request), body, headers, deadline), self._connection)
 
     async def control(self, operation: Operation, deadline: Deadline) -> Any:
@@ -153,11 +184,16 @@ class AsyncHttpTransport:
         except TimeoutError as error:
             raise deadline.error() from error
         except (self._aiohttp.ClientError, OSError, ValueError) as error:
-            raise service_error(self._connection.no_answer(str(error)), UnavailableError) from error
+            raise self._connection.failure(str(error), UnavailableError) from error
 
     async def close(self) -> None:
         """Close all connections; calls in flight end with an error."""
         await self._session.close()
+
+
+def cause_of(error: Exception) -> Exception:
+    """What urllib3 wraps, which says more than its wrapping."""
+    return next((one for one in (error.__cause__, *error.args) if isinstance(one, Exception)), error)
 
 
 def infer_path(request: Request) -> str:
@@ -183,7 +219,7 @@ def read_answer(
     try:
         length = int(headers[HEADER_LENGTH])
     except (KeyError, ValueError) as error:
-        raise AnswerError(connection.no_answer(f"a reply of {len(body)} bytes without {HEADER_LENGTH}")) from error
+        raise connection.failure(f"a reply of {len(body)} bytes without {HEADER_LENGTH}", AnswerError) from error
     return outputs_of_body(body, length)
 
 
@@ -193,16 +229,16 @@ def read_json(status: int, headers: Mapping[str, str], body: bytes, connection: 
         raise reply_error(status, body, connection)
     try:
         return json.loads(body) if body else None
-    except ValueError as error:
-        raise AnswerError(connection.no_answer(f"{len(body)} bytes starting {body[:8]!r}")) from error
+    except (ValueError, RecursionError) as error:
+        raise connection.failure(f"{len(body)} bytes starting {body[:8]!r}", AnswerError) from error
 
 
 def reply_error(status: int, body: bytes, connection: Connection) -> ClassificationError:
     """What a reply with another status than 200 tells of; a proxy's body is no JSON."""
     try:
         text = str(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         text = None
     if text is not None and status in (400, 500):
-        return error_from_text(text)
-    return service_error(connection.no_answer(text or f"HTTP status {status}"), _KINDS.get(status, ServiceError))
+        return connection.error_from_text(text)
+    return connection.failure(text or f"HTTP status {status}", _KINDS.get(status, ServiceError))

@@ -11,14 +11,23 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from .base import BaseClient, failed, is_alone, max_batch_size_of
+from .base import UNREGISTER_TIMEOUT_S, BaseClient, failed, is_alone, max_batch_size_of
 from .deadline import Deadline
-from .errors import AccessError, ClassificationError, NotServedError, ParameterError, RegionLostError, ServiceError
+from .errors import (
+    AccessError,
+    ClassificationError,
+    ClosedError,
+    NotServedError,
+    ParameterError,
+    RegionLostError,
+    ServiceError,
+)
 from .frames import FrameResult, WhenFull
 from .images import Image, Item, batches, is_one_image, read_item
 from .operations import Operation, model_config, register_region, unregister_region
 from .protocol import Request, make_request
 from .results import ImageResult, InOrder, read_results
+from .shared_memory import Region
 
 T = TypeVar("T")
 
@@ -55,10 +64,13 @@ class PipelineClient(BaseClient):
     def close(self) -> None:
         """Close the connections; calls in flight end with an error."""
         self._is_closed.set()
-        for name in self._regions.close() if self._regions else []:
-            with contextlib.suppress(ClassificationError):
-                self._transport.control(unregister_region(name), Deadline(min(self.timeout_s, 5), self.url))
-        self._transport.close()
+        deadline = Deadline(min(self.timeout_s, UNREGISTER_TIMEOUT_S), self.url)
+        try:
+            for name in self._regions.close() if self._regions else []:
+                with contextlib.suppress(ClassificationError):
+                    self._transport.control(unregister_region(name), deadline)
+        finally:
+            self._transport.close()
 
     @overload
     def classify(  # type: ignore[overload-overlap]  # a str is a path, though also a sequence
@@ -156,8 +168,8 @@ class PipelineClient(BaseClient):
             for places, items in batches(images, batch_size):
                 if isinstance(items, ClassificationError):
                     in_order.put(places, failed(1, items))
-                    continue
-                running[threads.submit(self._results, items, top_k, threshold)] = places
+                else:
+                    running[threads.submit(self._results, items, top_k, threshold)] = places
                 if len(running) >= at_a_time:
                     _gather(running, in_order)
                 yield from in_order.ready()
@@ -169,10 +181,10 @@ class PipelineClient(BaseClient):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def _results(self, items: list[Item], top_k: int | None, threshold: float | None) -> list[ImageResult]:
-        """One result an image, whatever happens to the request; raises ParameterError."""
+        """One result an image, whatever happens to the request; raises ParameterError and ClosedError."""
         try:
             return self._infer(items, top_k, threshold)
-        except ParameterError:
+        except (ParameterError, ClosedError):
             raise
         except ClassificationError as error:
             if is_alone(items, error):
@@ -215,17 +227,20 @@ class PipelineClient(BaseClient):
             self._slots.release()
 
     def _send(self, request: Request, deadline: Deadline) -> Any:
-        if self._regions is None:
+        if self._regions is None or not request.data:  # Triton takes no region of length 0
             return self._transport.infer(request, deadline)
         with self._regions.lend(request.data) as region:
-            if not region.is_registered:
-                self._transport.control(register_region(region.name, region.byte_size), deadline)
-                region.is_registered = True
             try:
-                return self._transport.infer(replace(request, region=region.name), deadline)
-            except RegionLostError:
+                return self._send_region(region, request, deadline)
+            except RegionLostError:  # the server was restarted
                 region.is_registered = False
-                raise
+                return self._send_region(region, request, deadline)
+
+    def _send_region(self, region: Region, request: Request, deadline: Deadline) -> Any:
+        if not region.is_registered:
+            self._transport.control(register_region(region.name, region.byte_size), deadline)
+            region.is_registered = True
+        return self._transport.infer(replace(request, region=region.name), deadline)
 
 
 def _gather(running: "dict[Future[list[ImageResult]], list[int]]", in_order: InOrder) -> None:

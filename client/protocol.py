@@ -6,13 +6,14 @@ docs/protocol/extension_binary_data.md, and the extension for shared memory besi
 
 import json
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tritonclient.utils import InferenceServerException, deserialize_bytes_tensor
+from tritonclient.utils import deserialize_bytes_tensor
 
 from .errors import AnswerError, ParameterError, error_from_text
 from .images import Item, batch_data
@@ -117,8 +118,8 @@ def outputs_of_body(body: bytes, header_length: int | None = None) -> dict[str, 
         raise error_from_text(str(header["error"]))
     try:
         sizes = [int(output["parameters"]["binary_data_size"]) for output in header["outputs"]]
-        described = [(output["name"], output["datatype"], output["shape"]) for output in header["outputs"]]
-    except (KeyError, TypeError, ValueError) as error:
+        described = [(str(output["name"]), output["datatype"], output["shape"]) for output in header["outputs"]]
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise AnswerError(f"reply: expected a JSON object with outputs in binary, got {_start(body)}") from error
     if min(sizes, default=0) < 0 or len(body) != start + sum(sizes):
         raise AnswerError(f"reply: expected {start} bytes of JSON and {sum(sizes)} of outputs, got {len(body)} in all")
@@ -133,7 +134,7 @@ def _read_header(body: bytes, length: int | None) -> tuple[dict[str, Any], int]:
     text = body[:length].decode("latin-1")  # one character a byte
     try:
         header, end = json.JSONDecoder().raw_decode(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AnswerError(f"reply: expected JSON, then binary, got {_start(body)}") from error
     if not isinstance(header, dict):
         raise AnswerError(f"reply: expected a JSON object with outputs, got {_start(body)}")
@@ -145,7 +146,7 @@ def _read_tensor(name: str, datatype: str, shape: Sequence[int], data: bytes) ->
         if datatype == "BYTES":
             return deserialize_bytes_tensor(data).reshape(shape)  # type: ignore[no-any-return]
         return np.frombuffer(data, _DTYPES[datatype]).reshape(shape)
-    except (KeyError, TypeError, ValueError, InferenceServerException, IndexError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, struct.error) as error:
         raise AnswerError(f"answer: expected {name} {datatype} {list(shape)}, got {len(data)} bytes") from error
 
 

@@ -53,7 +53,10 @@ def read_results(outputs: Mapping[str, npt.NDArray[Any]], image_count: int | Non
         raise AnswerError(
             f"answer: expected int32, float32 and text (N, k), and text (N, 1), N {image_count or 'any'}, got {got}"
         )
-    return [_read_row(*row) for row in zip(*values, strict=True)]
+    try:
+        return [_read_row(*row) for row in zip(*values, strict=True)]
+    except UnicodeDecodeError as error:
+        raise AnswerError(f"answer: expected text in UTF-8, got {error.object!r}") from error
 
 
 def _read_row(
@@ -63,11 +66,11 @@ def _read_row(
     error: npt.NDArray[np.object_],
 ) -> ImageResult:
     classes = [
-        ClassScore(int(one), float(value), name.decode("utf-8", "replace"))
+        ClassScore(int(one), float(value), name.decode())
         for one, value, name in zip(class_id, score, label, strict=True)
         if one != -1
     ]
-    return ImageResult(classes, error_from_text(error[0].decode("utf-8", "replace")) if error[0] else None)
+    return ImageResult(classes, error_from_text(error[0].decode()) if error[0] else None)
 
 
 class InOrder:

@@ -66,6 +66,12 @@ def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export_repository(tmp_path_factory.mktemp("lite0"), "--recipe", "efficientnet_lite0")
 
 
+@pytest.fixture
+def own_repository(lite0: Path, tmp_path: Path) -> Path:
+    """A copy of it, for a server that is no other test's."""
+    return Path(shutil.copytree(lite0, tmp_path / "repository"))
+
+
 @pytest.fixture(scope="session")
 def server(lite0: Path) -> Iterator[TritonServer]:
     """A Triton that serves efficientnet_lite0."""

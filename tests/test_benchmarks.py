@@ -30,6 +30,15 @@ def test_the_first_request_is_measured(lite0: Path) -> None:
     assert min(numbers) > 0
 
 
+def test_shared_memory_is_measured(lite0: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.shared_memory", "--model-repository", str(lite0), "--rounds", "1"]
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert outcome.returncode == 0, outcome.stderr
+    rows = outcome.stdout.splitlines()[2:]
+    assert [row.split(",")[1].split()[0] for row in rows] == ["sent", "shared"] * 2
+    assert all(float(word) > 0 for row in rows for word in row.split()[-2:])
+
+
 def test_the_ratio_is_that_of_each_round_and_its_median_counts() -> None:
     rounds = [Round(in_process=50, served={1: served, 2: 50}) for served in (25, 49, 100)]  # ratios 0.5, 0.98, 2
     last = onnxruntime_backend.table(rounds).splitlines()[-1]
