@@ -21,7 +21,7 @@ import grpc.aio
 from .connection import Connection
 from .errors import ClassificationError, ServiceError, UnavailableError
 from .frames import FrameResult, FramesInFlight
-from .over_grpc import call_options, translate
+from .over_grpc import call_options, is_being_cancelled, translate
 
 _END = object()
 
@@ -233,8 +233,7 @@ class AsyncFrameStream:
         except (grpc.RpcError, grpc.aio.UsageError) as error:  # UsageError: the channel is closed
             raise translate(error, self._connection, self._in_flight.deadline()) from error
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if is_being_cancelled():
                 raise
             raise self._connection.closed() from None  # gRPC's way to say that the channel is
         finally:

@@ -134,6 +134,8 @@ class PipelineClient(BaseClient):
     ) -> Iterator[FrameResult]:
         """Classify the frames of a video, uint8 (H, W, 3) in RGB, over one gRPC stream; yields results in order.
 
+        Each is an array of its own, not one that is filled anew.
+
         At most 4 frames are on their way, or `max_in_flight` where that is less. Further ones wait in `frames`, which
         is advanced in a thread of its own; or, with "drop_oldest", for a camera, `frames` is advanced as fast as it
         comes, and of those that have not been sent the oldest is dropped, and its index left out.
