@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from client.command_line.formats import Csv, JsonLines
 from client.command_line.options import UsageError
@@ -32,6 +33,7 @@ from tests.running import child, grpc_url, http_url, processes_of, server_option
 
 COMMAND = [sys.executable, "-m", "client", "classify"]
 PHOTOS = ("coffee.png", "chelsea.png", "rocket.jpg", "camera.png")
+SMALL = (120, 90)  # pixels, so that thousands are soon classified
 
 
 def classify(*arguments: str | Path, **options: Any) -> "subprocess.CompletedProcess[str]":
@@ -53,16 +55,22 @@ def folder(tmp_path: Path, photos: Path) -> Path:
 
 
 def linked(photos: Path, folder: Path, count: int) -> Path:
-    """A folder of `count` links to photographs, in turn."""
+    """A folder of `count` links to small copies of photographs, in turn."""
     folder.mkdir()
-    for number, name in enumerate(itertools.islice(itertools.cycle(PHOTOS), count)):
-        (folder / f"{number:05}_{name}").symlink_to(photos / name)
+    originals = folder.with_name("originals")
+    originals.mkdir()
+    for name in PHOTOS:
+        with Image.open(photos / name) as photo:
+            photo.convert("RGB").resize(SMALL).save(originals / f"{Path(name).stem}.jpg")
+    for number, original in enumerate(itertools.islice(itertools.cycle(sorted(originals.iterdir())), count)):
+        (folder / f"{number:05}_{original.name}").symlink_to(original)
     return folder
 
 
-def expected_class_ids(server: TritonServer, photos: Path) -> dict[str, list[int]]:
+def expected_class_ids(server: TritonServer, folder: Path) -> dict[str, list[int]]:
     """By tritonclient, one photograph a request."""
-    return {name: ask(server, "grpc", [(photos / name).read_bytes()])["class_id"][0].tolist() for name in PHOTOS}
+    originals = folder.with_name("originals").iterdir()
+    return {path.name: ask(server, "grpc", [path.read_bytes()])["class_id"][0].tolist() for path in originals}
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -313,7 +321,7 @@ def test_resume_loses_and_repeats_nothing(
     assert outcome.returncode == 0, outcome.stderr
     assert number_of_images(output, kind) == 300
     if kind == "jsonl":
-        assert_complete(rows_of(output), many, expected_class_ids(server, photos))
+        assert_complete(rows_of(output), many, expected_class_ids(server, many))
     assert page.read_text().count('<script type="application/json">') == 300
     before = output.read_text()
     assert classify(*options, "--resume").returncode == 0
@@ -374,7 +382,7 @@ def test_a_server_that_is_killed_and_started_again(lite0: Path, photos: Path, tm
             server.wait_until_ready()
             errors = process.communicate(timeout=120)[1]
             assert process.returncode == 0, errors
-            assert_complete(rows_of(output), many, expected_class_ids(server, photos))
+            assert_complete(rows_of(output), many, expected_class_ids(server, many))
     assert "2,000 of 2,000 images, 0 failed" in errors
     assert "requests sent again" in errors
     assert processes_of(repository) == []

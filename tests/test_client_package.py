@@ -4,6 +4,8 @@ import doctest
 import importlib
 import json
 import pkgutil
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -68,6 +70,22 @@ for url in sys.argv[2:]:
     labels.append(asyncio.run(label(url)))
 print(json.dumps({"labels": labels, "file": triton_classify.__file__}))
 """
+
+
+@pytest.mark.parametrize("page", ["README.md", "client/README.md"])
+def test_the_example_of_a_readme(
+    page: str, environment: Path, server: TritonServer, photos: Path, tmp_path: Path
+) -> None:
+    """Its first Python block, with the running server's address and a photograph in its folder."""
+    shutil.copy(photos / "coffee.png", tmp_path / "photo.jpg")
+    blocks = re.findall(r"```python\n(from triton_classify .*?)```", (ROOT / page).read_text(), re.DOTALL)
+    example = blocks[0].replace("grpc://127.0.0.1:8001", grpc_url(server))
+    outcome = run(environment / "python", "-c", example, cwd=tmp_path)
+    assert [line.split(maxsplit=2) for line in outcome.stdout.splitlines()] == [
+        ["95.67%", "967", "espresso"],
+        ["1.36%", "968", "cup"],
+        ["0.69%", "925", "consomme"],
+    ]
 
 
 def test_installed_alone(environment: Path, server: TritonServer, photos: Path, tmp_path: Path) -> None:

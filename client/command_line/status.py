@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..administration import Model, ServerStatus, Statistics, as_json, read_status
@@ -67,6 +67,7 @@ def as_table(status: ServerStatus) -> str:
     )
 
 
+SHOWN_BATCH_SIZES = 5
 COUNTS_HEAD = ("model", "version", "state", "answered", "failures", "images", "executions")
 TIMES_HEAD = ("model", "queue ms", "input ms", "infer ms", "output ms", "batch", "executions by batch size")
 
@@ -104,5 +105,16 @@ def _times(statistics: Statistics) -> Sequence[str]:
         statistics.output_ms,
         statistics.mean_batch_size,
     )
-    sizes = sorted(statistics.executions_by_batch_size.items())
-    return [*map(number, means), ", ".join(f"{size}: {count:,}" for size, count in sizes)]
+    return [*map(number, means), batch_sizes(statistics.executions_by_batch_size)]
+
+
+def batch_sizes(executions: Mapping[int, int]) -> str:
+    """The batch sizes that were executed most often, in order of size, and the executions of the others.
+
+    >>> batch_sizes({1: 30, 2: 6, 3: 5, 4: 8, 5: 2, 6: 1, 8: 1200})
+    '1: 30, 2: 6, 3: 5, 4: 8, 8: 1,200, others: 3'
+    """
+    most = sorted(executions, key=lambda size: -executions[size])[:SHOWN_BATCH_SIZES]
+    others = sum(executions.values()) - sum(executions[size] for size in most)
+    shown = [f"{size}: {executions[size]:,}" for size in sorted(most)]
+    return ", ".join([*shown, f"others: {others:,}"] if others else shown)
