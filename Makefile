@@ -11,7 +11,7 @@ run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(NAME)),model_repository,build/$(NAME)/model_repository)
 
 .PHONY: help demo test fuzz setup export repository check serve classify parity perf bench-preprocess
-.PHONY: bench-backend bench-precision lint clean debian-packages
+.PHONY: bench-backend bench-client bench-precision lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -53,6 +53,9 @@ bench-preprocess: setup ## Time decode, resize and normalize against Pillow's (I
 
 bench-backend: setup ## Measure the stand-in onnxruntime backend against ONNX Runtime itself (2 minutes)
 	@$(run) benchmarks.onnxruntime_backend
+
+bench-client: setup ## Compare the client's latency and throughput with perf_analyzer's (WEIGHTS= IMAGES=FOLDER)
+	@$(run) benchmarks.client $(IMAGES) --weights "$(WEIGHTS)" $(ARGS)
 
 bench-precision: setup ## Compare fp32, fp16, int8 and normalize-in-graph (WEIGHTS= IMAGES=FOLDER to calibrate with)
 	@$(run) benchmarks.precision --weights "$(WEIGHTS)" $(if $(IMAGES),--calibration "$(IMAGES)") $(ARGS)

@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("images", nargs="?", type=Path, metavar="FOLDER", help="default: scikit-image's photographs")
     result.add_argument(
-        "--weights", default="random", metavar="W", help="as for `python -m export model` (default: %(default)s)"
+        "--weights", default="pretrained", metavar="W", help="as for `python -m export model` (default: %(default)s)"
     )
     result.add_argument("--rounds", type=positive, default=5, metavar="N", help="default: %(default)s")
     return result
