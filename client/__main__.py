@@ -29,6 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has heard enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
         return EXIT_FAILED
+    except OSError as error:  # a disk that is full, a file that may not be written
+        print(f"{PROGRAM} {options.command}: {error}", file=sys.stderr)
+        return EXIT_FAILED
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from .errors import (
     ServiceError,
 )
 from .frames import FrameResult, WhenFull
-from .images import Image, Item, batches, is_one_image, read_item
+from .images import Image, Item, batches, expect_list, expect_several, is_one_image, read_item
 from .operations import model_config, register_region, unregister_region
 from .protocol import Request, make_request
 from .results import ImageResult, InOrder, read_results
@@ -90,6 +90,7 @@ class AsyncPipelineClient(BaseClient):
     ) -> ImageResult | list[ImageResult]:
         """As PipelineClient.classify."""
         if not is_one_image(images):
+            expect_list(images)
             each = self._classify_each(images, top_k, threshold, len(images))  # type: ignore[arg-type]
             return [result async for result in each]
         item = await asyncio.to_thread(read_item, images)  # type: ignore[arg-type]
@@ -102,6 +103,7 @@ class AsyncPipelineClient(BaseClient):
         self, images: Iterable[Image], top_k: int | None = None, threshold: float | None = None
     ) -> AsyncIterator[ImageResult]:
         """As PipelineClient.classify_each."""
+        expect_several(images)
         return self._classify_each(images, top_k, threshold, None)
 
     def stream_frames(

@@ -20,7 +20,8 @@ class BaseClient:
     """A connection to a Triton server that has the ensemble `pipeline`.
 
     - `url`: grpc://HOST[:PORT] or http://HOST[:PORT][/PATH]; grpcs and https with TLS.
-    - `timeout_s`: how long one call may take, retries included. Over gRPC the server hears of it, and drops the work.
+    - `timeout_s`: how long one request may take, retries included; a list of images is several requests. Over gRPC the
+      server hears of it, and drops the work.
     - `max_retries`: of what may be retried (errors.py), with growing, random delays; None: until `timeout_s` is over.
     - `max_in_flight`: requests at a time, and images of one `classify_each`; further calls wait.
     - `tls`: certificates, for grpcs and https.
@@ -43,8 +44,8 @@ class BaseClient:
         compression: Compression | None = None,
         shared_memory: bool = False,
     ) -> None:
-        if not 0 < timeout_s < math.inf:
-            raise ValueError(f"timeout_s: expected a number above 0, got {timeout_s}")
+        if not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:
+            raise ValueError(f"timeout_s: expected a number above 0, got {timeout_s!r}")
         if max_retries is not None and max_retries < 0:
             raise ValueError(f"max_retries: expected 0 or more, or None, got {max_retries}")
         if max_in_flight < 1:

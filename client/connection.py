@@ -101,6 +101,7 @@ class Connection:
 
     def failure(self, got: str, otherwise: type[ServiceError] = ServiceError) -> ServiceError:
         """The error where the server, or the way to it, failed: of the kind that `got` tells of, else `otherwise`."""
+        got = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in got)
         host = self.address.rpartition(":")[0]
         kind = service_kind(got.replace(host, ""), otherwise)  # a host's name may hold any word
         return kind(f"{self.url}: expected the answer of a Triton server that has `pipeline`, got: {got}")

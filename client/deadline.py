@@ -55,5 +55,5 @@ class Retries:
         if delay >= left:
             raise error
         self.tried += 1
-        log.info("%s; retry %d in %.1f s", error, self.tried, delay)
+        log.info("%s; retry %d in %.2f s", error, self.tried, delay)
         return delay

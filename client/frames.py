@@ -7,7 +7,7 @@ its id alone, and an empty final response (`triton_enable_empty_final_response`)
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -39,7 +39,7 @@ class FrameResult:
     """The answer for one frame: its place in the iterable, from 0, the frame as it was given, its classes or error."""
 
     index: int
-    frame: npt.NDArray[np.uint8]
+    frame: npt.NDArray[np.uint8] = field(repr=False)
     result: ImageResult
 
 

@@ -48,6 +48,21 @@ def is_one_image(images: Any) -> bool:
     return isinstance(images, bytes | bytearray | memoryview | str | os.PathLike | np.ndarray)
 
 
+def expect_list(images: Any) -> None:
+    """Raise TypeError for what `classify` takes neither for one image nor for several."""
+    if not isinstance(images, Sequence):
+        got = type(images).__name__
+        raise TypeError(f"images: expected one image or a list of them, got {got}; classify_each takes any iterable")
+
+
+def expect_several(images: Any) -> None:
+    """Raise TypeError for one image where several are expected: a path is an iterable too, of its letters."""
+    if isinstance(images, np.ndarray) and images.ndim == 4:
+        return
+    if is_one_image(images):
+        raise TypeError(f"images: expected an iterable of images, got one, {type(images).__name__}; classify takes it")
+
+
 def read_item(image: Image) -> Item:
     """Read a file where a path is given; ImageError where it cannot be read, or a picture's type or shape is wrong.
 

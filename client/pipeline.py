@@ -23,7 +23,7 @@ from .errors import (
     ServiceError,
 )
 from .frames import FrameResult, WhenFull
-from .images import Image, Item, batches, is_one_image, read_item
+from .images import Image, Item, batches, expect_list, expect_several, is_one_image, read_item
 from .operations import Operation, model_config, register_region, unregister_region
 from .protocol import Request, make_request
 from .results import ImageResult, InOrder, read_results
@@ -96,6 +96,7 @@ class PipelineClient(BaseClient):
         ['espresso', ImageError('not_an_image: expected a JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or PNM file, ...')]
         """
         if not is_one_image(images):
+            expect_list(images)
             return list(self._classify_each(images, top_k, threshold, len(images)))  # type: ignore[arg-type]
         (result,) = self._infer([read_item(images)], top_k, threshold)  # type: ignore[arg-type]
         if result.error:
@@ -115,6 +116,7 @@ class PipelineClient(BaseClient):
         ...     print(result.classes[0].label)
         espresso
         """
+        expect_several(images)
         return self._classify_each(images, top_k, threshold, None)
 
     def control(self, operation: Operation) -> Any:

@@ -144,7 +144,7 @@ def test_no_proxy_is_asked_for_a_server_on_this_machine(
 
 def test_a_number_that_no_request_can_hold(url: str, photos: Path) -> None:
     outcome = classify(str(photos / "coffee.png"), "--url", url, "--top-k", "99999999999999999999")
-    assert outcome.returncode == 1
+    assert outcome.returncode == 2
     assert "Traceback" not in outcome.stderr
 
 

@@ -194,7 +194,7 @@ def test_json_lines_of_a_folder_in_order(server: TritonServer, folder: Path) -> 
         "not_an_image",
         "missile",
     ]
-    assert "1 files left out: not named as image files are" in outcome.stderr
+    assert "left out, for their names do not end as image files' do: 1" in outcome.stderr
     assert re.search(r"^4 of 4 images, 1 failed, [\d.]+ s, [\d.]+ images/s$", outcome.stderr, re.MULTILINE)
 
 
@@ -406,3 +406,18 @@ def test_a_server_that_stays_away_ends_the_run_and_says_how_to_go_on(photos: Pat
     assert "Connection refused" in outcome.stderr
     assert f"what is done stands in {output}; --resume goes on from there" in outcome.stderr
     assert rows_of(output) == []
+
+
+def test_a_disk_that_is_full(server: TritonServer, folder: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [*COMMAND, str(folder), "--url", grpc_url(server), "--format", "jsonl"]
+        outcome = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert outcome.returncode == 1
+    assert "python -m client classify: [Errno 28] No space left on device" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+
+
+def test_a_folder_without_images(tmp_path: Path) -> None:
+    outcome = classify(tmp_path, "--url", "grpc://127.0.0.1:1")
+    assert outcome.returncode == 2
+    assert f"expected images, found none in {tmp_path}" in outcome.stderr

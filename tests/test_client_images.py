@@ -1,6 +1,7 @@
 """What may be classified, how images become requests, and that each image has its own result, in order."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from client import ImageError, ParameterError
+from client import ImageError, ParameterError, PipelineClient
 from client.images import MAX_LENGTH_RATIO, MAX_REQUEST_BYTES, Item, batch_data, batches, read_item
 from server.process import TritonServer
 from tests.fakes import KINDS, PROTOCOLS, open_client, url_of
@@ -215,3 +216,20 @@ def test_files_are_padded_with_zeros(lengths: list[int]) -> None:
     assert shape == [len(lengths), max(lengths)]
     for row, length in zip(rows, lengths, strict=True):
         assert row.tolist() == [255] * length + [0] * (max(lengths) - length)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda client: client.classify(iter([b"x"])),
+            "images: expected one image or a list of them, got list_iterator",
+        ),
+        (lambda client: client.classify(None), "images: expected one image or a list of them, got NoneType"),
+        (lambda client: client.classify_each("photo.jpg"), "images: expected an iterable of images, got one, str"),
+    ],
+    ids=["iterator", "None", "one path"],
+)
+def test_what_is_neither_one_image_nor_several(call: Callable[[PipelineClient], object], message: str) -> None:
+    with PipelineClient("grpc://127.0.0.1:1") as client, pytest.raises(TypeError, match=message):
+        call(client)

@@ -11,7 +11,7 @@ from ..errors import AccessError, NotServedError, ParameterError, UnavailableErr
 from ..images import Image
 from ..pipeline import PipelineClient
 from .formats import FORMATS
-from .options import EXIT_FAILED, connection_options, open_client
+from .options import EXIT_FAILED, UsageError, connection_options, open_client
 from .output import Output, open_output
 from .progress import Progress
 from .sources import Source, Sources
@@ -49,7 +49,11 @@ def run(options: argparse.Namespace) -> int:
         sources = Sources(options.images)
         total = sum(source.name not in output.done for source in sources)
         if sources.left_out:
-            print(f"{sources.left_out:,} files left out: not named as image files are", file=sys.stderr)
+            print(f"left out, for their names do not end as image files' do: {sources.left_out:,}", file=sys.stderr)
+        if output.done:
+            print(f"done before, in {options.output}: {len(output.done):,}", file=sys.stderr)
+        elif total == 0:
+            raise UsageError(f"expected images, found none in {' '.join(options.images)}")
         with Progress(total, options.output) as progress:
             failed = _classify(client, sources, options, output, progress)
         return EXIT_FAILED if failed or output.problems else 0
@@ -69,7 +73,9 @@ def _classify(
             output.add(sent.popleft(), result)
             progress.add(result)
             failed += result.error is not None
-    except (ParameterError, *STOPPING) as error:
+    except ParameterError as error:
+        raise UsageError(str(error)) from error
+    except STOPPING as error:
         print(error, file=sys.stderr)
         if options.output:
             print(f"what is done stands in {options.output}; --resume goes on from there", file=sys.stderr)

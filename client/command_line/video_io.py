@@ -24,11 +24,11 @@ MIN_SIDE = 240  # pixels: below, annotate.py would draw beside the picture, in v
 
 def import_cv2() -> Any:
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # nothing: what is wrong with a file we say ourselves
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
     try:
         import cv2
     except ImportError as error:
         raise UsageError("video: expected the package OpenCV: pip install 'triton-classify[cli]'") from error
-    cv2.setLogLevel(0)
     return cv2
 
 
