@@ -49,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
         sources = Sources(options.images)
         total = sum(source.name not in output.done for source in sources)
         if sources.left_out:
-            print(f"{sources.left_out:,} files left out: not named as image files are", file=sys.stderr)
+            what = "files left out: not named as image files are, or links to folders"
+            print(f"{sources.left_out:,} {what}", file=sys.stderr)
         with Progress(total, options.output) as progress:
             failed = _classify(client, sources, options, output, progress)
         return EXIT_FAILED if failed or output.problems else 0
