@@ -118,7 +118,7 @@ class FramesInFlight:
         except ImageError as error:
             frame.result = ImageResult([], error)
             return None
-        request = Request(item.model, item.tensor, [1, *item.shape], bytes(item.data), self._parameters)
+        request = Request(item.model, item.tensor, [1, *item.shape], item.data, self._parameters)
         message = request.grpc_message()
         message.id = str(frame.index)
         frame.deadline = frame.deadline or self._new_retries().deadline

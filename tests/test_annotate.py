@@ -217,6 +217,11 @@ def test_no_file_is_ever_overwritten(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match=r"a\.png: expected no file of that name"):
         write_copy(photo, RESULT, tmp_path, PurePath("a.png"))
     assert (tmp_path / "a.png").read_bytes() == b"precious"
+    original = tmp_path / "b.png"
+    original.write_bytes(photo)
+    with pytest.raises(FileExistsError, match=r"b\.png: expected no file of that name"):
+        write_copy(original, RESULT, tmp_path, PurePath("b.png"), replace=True)
+    assert original.read_bytes() == photo
 
 
 def test_of_two_copies_of_one_name_at_the_same_time_one_is_refused(tmp_path: Path) -> None:

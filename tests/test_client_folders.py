@@ -109,6 +109,37 @@ def test_a_glob_finds_files_and_folders(folder: Path) -> None:
         names(folder / "*.tiff")
 
 
+def test_what_is_named_twice_is_given_once(folder: Path) -> None:
+    assert names(folder / "b.png", folder, folder / "*.png") == [
+        str(folder / name) for name in ("b.png", "a.PNG", "bad.jpg", "below/deeper/c.jpg")
+    ]
+    everything = names(folder / "**")  # a folder, and what is in it
+    assert sorted(set(everything)) == sorted(everything)
+    assert set(names(folder)) < set(everything)
+
+
+def test_a_linked_folder_is_left_out_and_counted(folder: Path) -> None:
+    before = names(folder)
+    (folder / "circle").symlink_to(folder)
+    sources = Sources([str(folder)])
+    assert [source.name for source in sources] == before
+    assert sources.left_out == 2  # notes.txt, circle
+
+
+def test_a_folder_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its images must not be missing from the results without a word; root may read whatever chmod forbids."""
+
+    def scan(path: str) -> Any:
+        if Path(path).name == "deeper":
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", scan)
+    with pytest.raises(UsageError, match=r"below/deeper: expected a folder that can be read, got: Permission denied"):
+        names(folder)
+
+
 def test_a_name_with_brackets_is_a_name_where_such_a_file_is(folder: Path) -> None:
     (folder / "[1].png").symlink_to(folder / "b.png")
     assert names(folder / "[1].png") == [str(folder / "[1].png")]
@@ -117,7 +148,7 @@ def test_a_name_with_brackets_is_a_name_where_such_a_file_is(folder: Path) -> No
 def test_a_file_url(folder: Path) -> None:
     spaced = folder / "with space.png"
     spaced.symlink_to(folder / "b.png")
-    assert names(spaced.as_uri(), folder.as_uri()) == [str(spaced), *names(folder)]
+    assert names(spaced.as_uri(), (folder / "below").as_uri()) == [str(spaced), *names(folder / "below")]
     for url in ("http://127.0.0.1/a.png", "file://elsewhere/a.png"):
         with pytest.raises(UsageError, match="expected a file:// URL of this machine"):
             names(url)
@@ -194,7 +225,7 @@ def test_json_lines_of_a_folder_in_order(server: TritonServer, folder: Path) -> 
         "not_an_image",
         "missile",
     ]
-    assert "left out, for their names do not end as image files' do: 1" in outcome.stderr
+    assert "left out, not named as image files are, or links to folders: 1" in outcome.stderr
     assert re.search(r"^4 of 4 images, 1 failed, [\d.]+ s, [\d.]+ images/s$", outcome.stderr, re.MULTILINE)
 
 

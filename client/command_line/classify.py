@@ -49,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
         sources = Sources(options.images)
         total = sum(source.name not in output.done for source in sources)
         if sources.left_out:
-            print(f"left out, for their names do not end as image files' do: {sources.left_out:,}", file=sys.stderr)
+            what = "left out, not named as image files are, or links to folders"
+            print(f"{what}: {sources.left_out:,}", file=sys.stderr)
         if output.done:
             print(f"done before, in {options.output}: {len(output.done):,}", file=sys.stderr)
         elif total == 0:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -53,8 +54,9 @@ class Sources:
     """Every image that `arguments` name, in order, found anew each time that it is gone through.
 
     A folder gives all files in it and below whose names end as image files do, sorted in each folder; `left_out` counts
-    the others. A file that is named itself may be called anything. Going through it raises UsageError where a URL is no
-    file's, or a glob finds nothing.
+    the others, and links to folders, which might lead in circles. A file that is named itself may be called anything.
+    What several arguments, or folders that a glob finds, have in common is given once. Going through it raises
+    UsageError where a URL is no file's, a glob finds nothing, or a folder cannot be read.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -66,11 +68,17 @@ class Sources:
             for source in self._in_folder(folder):
                 yield replace(source, relative=PurePath(source.name).relative_to(folder))
             return
-        for argument in self._arguments:
-            if argument == "-":
-                yield Source("-", _standard_input(), PurePath("stdin"))
-            else:
-                yield from self._find(_path(argument))
+        names = set()
+        for source in chain.from_iterable(map(self._named, self._arguments)):
+            if source.name not in names:
+                names.add(source.name)
+                yield source
+
+    def _named(self, argument: str) -> Iterator[Source]:
+        if argument == "-":
+            yield Source("-", _standard_input(), PurePath("stdin"))
+        else:
+            yield from self._find(_path(argument))
 
     def _find(self, path: Path) -> Iterator[Source]:
         if path.is_dir():
@@ -85,13 +93,18 @@ class Sources:
             yield _file(path)
 
     def _in_folder(self, folder: Path) -> Iterator[Source]:
-        for parent, folders, files in os.walk(folder):
+        for parent, folders, files in os.walk(folder, onerror=_unreadable):
             folders.sort()
+            self.left_out += sum(Path(parent, name).is_symlink() for name in folders)
             for path in map(Path(parent).joinpath, sorted(files)):
                 if path.suffix.lower() in SUFFIXES:
                     yield _file(path)
                 else:
                     self.left_out += 1
+
+
+def _unreadable(error: OSError) -> None:
+    raise UsageError(f"{error.filename}: expected a folder that can be read, got: {error.strerror}") from error
 
 
 @functools.cache
