@@ -46,15 +46,16 @@ def write_copy(file: bytes | Path, result: ImageResult, folder: Path, name: Pure
     `file` is the image's bytes or its path, `name` the copy's path within `folder`. A JPEG stays one, anything else
     becomes a PNG; where `name` ends otherwise, `.jpg` or `.png` is appended (`a.webp` becomes `a.webp.png`).
     Raises UnreadableImageError where Pillow cannot open the file, ValueError where `name` leads out of `folder`,
-    FileExistsError rather than overwrite a file, unless it may `replace` it, OSError where it cannot be written. Then
-    nothing was written.
+    FileExistsError rather than overwrite a file, unless it may `replace` it, and `file` itself never; OSError where it
+    cannot be written. Then nothing was written.
     """
     image, file_format = open_upright(file)
     endings = (".jpg", ".jpeg") if file_format in ("JPEG", "MPO") else (".png",)
     target = folder / (name if name.suffix.lower() in endings else name.with_name(name.name + endings[0]))
     if not target.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"name: expected a path within {folder}, got {name}")
-    if target.exists() and not replace:
+    is_itself = isinstance(file, Path) and target.exists() and target.samefile(file)
+    if target.exists() and (is_itself or not replace):
         raise FileExistsError(f"{target}: expected no file of that name, got one; it is left as it is")
     target.parent.mkdir(parents=True, exist_ok=True)
     with written_beside(target) as beside:
