@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import AccessError, NotServedError, ParameterError, UnavailableError
+from ..errors import AccessError, ClassificationError, NotServedError, UnavailableError
 from ..images import Image
 from ..pipeline import PipelineClient
 from .formats import FORMATS
@@ -49,7 +49,10 @@ def run(options: argparse.Namespace) -> int:
         sources = Sources(options.images)
         total = sum(source.name not in output.done for source in sources)
         if sources.left_out:
-            print(f"{sources.left_out:,} files left out: not named as image files are", file=sys.stderr)
+            print(
+                f"{sources.left_out:,} files left out: not named as image files are, or pipes or devices",
+                file=sys.stderr,
+            )
         with Progress(total, options.output) as progress:
             failed = _classify(client, sources, options, output, progress)
         return EXIT_FAILED if failed or output.problems else 0
@@ -69,7 +72,7 @@ def _classify(
             output.add(sent.popleft(), result)
             progress.add(result)
             failed += result.error is not None
-    except (ParameterError, *STOPPING) as error:
+    except ClassificationError as error:
         print(error, file=sys.stderr)
         if options.output:
             print(f"what is done stands in {options.output}; --resume goes on from there", file=sys.stderr)

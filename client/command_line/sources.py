@@ -54,7 +54,7 @@ class Sources:
 
     A folder gives all files in it and below whose names end as image files do, sorted in each folder; `left_out` counts
     the others. A file that is named itself may be called anything. Going through it raises UsageError where a URL is no
-    file's, or a glob finds nothing.
+    file's, a glob finds nothing, or a folder cannot be read.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -85,13 +85,22 @@ class Sources:
             yield _file(path)
 
     def _in_folder(self, folder: Path) -> Iterator[Source]:
-        for parent, folders, files in os.walk(folder):
+        for parent, folders, files in os.walk(folder, onerror=_refuse):
             folders.sort()
             for path in map(Path(parent).joinpath, sorted(files)):
-                if path.suffix.lower() in SUFFIXES:
+                if path.suffix.lower() in SUFFIXES and _may_be_read(path):
                     yield _file(path)
                 else:
                     self.left_out += 1
+
+
+def _may_be_read(path: Path) -> bool:
+    """Not so a pipe or a device, which may never end; what is absent is told of when it is read."""
+    return path.is_file() or not path.exists()
+
+
+def _refuse(error: OSError) -> None:
+    raise UsageError(f"{error.filename}: expected a folder that can be read, got: {error.strerror}") from error
 
 
 @functools.cache
