@@ -26,11 +26,10 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has heard enough
+    except OSError as error:  # a disk that is full
+        if not isinstance(error, BrokenPipeError):  # whoever read our output has heard enough
+            print(f"{PROGRAM} {options.command}: {error}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
-        return EXIT_FAILED
-    except OSError as error:  # a disk that is full, a file that may not be written
-        print(f"{PROGRAM} {options.command}: {error}", file=sys.stderr)
         return EXIT_FAILED
 
 

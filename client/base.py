@@ -13,6 +13,7 @@ from .protocol import make_parameters
 from .results import ImageResult
 from .shared_memory import RegionPool
 
+MAX_TIMEOUT_S = 1e9  # about 30 years; gRPC and sockets count in nanoseconds, which overflow before 1e10
 UNREGISTER_TIMEOUT_S = 5  # for all regions of shared memory, when a client closes
 
 
@@ -44,8 +45,8 @@ class BaseClient:
         compression: Compression | None = None,
         shared_memory: bool = False,
     ) -> None:
-        if not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:
-            raise ValueError(f"timeout_s: expected a number above 0, got {timeout_s!r}")
+        if not isinstance(timeout_s, int | float) or not 0 < timeout_s <= MAX_TIMEOUT_S:
+            raise ValueError(f"timeout_s: expected a number above 0, at most {MAX_TIMEOUT_S:g}, got {timeout_s!r}")
         if max_retries is not None and max_retries < 0:
             raise ValueError(f"max_retries: expected 0 or more, or None, got {max_retries}")
         if max_in_flight < 1:

@@ -15,7 +15,7 @@ DEFAULT_PORTS = {"grpc": 8001, "grpcs": 8001, "http": 8000, "https": 443}
 Compression: TypeAlias = Literal["gzip", "deflate"]
 
 _URL = re.compile(
-    r"(?P<scheme>grpcs?|https?)://(?P<host>[\w.-]+|\[[\da-f:]+\])(:(?P<port>\d{1,5}))?(?P<path>(/[\w.~%-]+)*)/?",
+    r"(?P<scheme>grpcs?|https?)://(?P<host>[\w.-]+|\[[\da-fA-F:.]+\])(:(?P<port>\d{1,5}))?(?P<path>(/[\w.~%-]+)*)/?",
     re.ASCII,
 )
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
@@ -130,9 +130,10 @@ class Connection:
             options.append(("grpc.enable_http_proxy", 0))  # gRPC would take https_proxy even for this machine
         return options
 
-    def metadata(self) -> list[tuple[str, str]]:
-        """gRPC's form of the headers."""
-        return [(name.lower(), value) for name, value in self.headers.items()]
+    def metadata(self) -> list[tuple[str, str | bytes]]:
+        """gRPC's form of the headers, which are bytes where a name ends in -bin."""
+        lowered = [(name.lower(), value) for name, value in self.headers.items()]
+        return [(name, value.encode() if name.endswith("-bin") else value) for name, value in lowered]
 
     def channel_credentials(self) -> Any:
         """gRPC's form of the certificates."""

@@ -26,6 +26,7 @@ from .errors import (
     ServiceError,
     UnavailableError,
 )
+from .forks import renew_in_child
 from .operations import Operation
 from .protocol import HEADER_LENGTH, Request, outputs_of_body
 
@@ -46,9 +47,14 @@ class HttpTransport:
     """A pool of connections to the server, for any number of threads. Its methods raise ClassificationError."""
 
     def __init__(self, connection: Connection, max_in_flight: int) -> None:
-        self._connection = connection
-        options: dict[str, Any] = {"ssl_context": connection.ssl_context()} if connection.is_secure else {}
-        self._pool = urllib3.connection_from_url(connection.base_url, maxsize=max_in_flight, **options)
+        self._connection, self._max_in_flight = connection, max_in_flight
+        self._ssl = connection.ssl_context()
+        self._open_pool()
+        renew_in_child(self, HttpTransport._open_pool)  # two processes on one connection would mix up their answers
+
+    def _open_pool(self) -> None:
+        options: dict[str, Any] = {"ssl_context": self._ssl} if self._ssl else {}
+        self._pool = urllib3.connection_from_url(self._connection.base_url, maxsize=self._max_in_flight, **options)
         self._open: set[Any] = set()
         self._pool.ConnectionCls = _tracked(self._pool.ConnectionCls, self._open)
 

@@ -9,6 +9,7 @@ from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 from .errors import ClassificationError, DeadlineError, ServiceError, UnavailableError
+from .forks import renew_in_child
 
 MIN_REGION_BYTES = 1 << 20
 
@@ -49,8 +50,12 @@ class RegionPool:
     """The regions of one client; each is lent to one call at a time."""
 
     def __init__(self) -> None:
-        self._free: list[Region] = []
         self._is_closed = False
+        self._make_anew()
+        renew_in_child(self, RegionPool._make_anew)  # the parent's regions stay the parent's, to use and to remove
+
+    def _make_anew(self) -> None:
+        self._free: list[Region] = []
         self._lock = threading.Lock()
 
     @contextlib.contextmanager

@@ -73,6 +73,7 @@ def test_one_failure_is_status_1_and_the_others_are_answered(url: str, photos: P
         (["x.jpg", "--url", "grpc://localhost:port"], "expected grpc://HOST:PORT, http://HOST:PORT"),
         (["x.jpg", "--url", "http://localhost:99999"], "expected grpc://HOST:PORT, http://HOST:PORT"),
         (["x.jpg", "--top-k", "five"], "argument --top-k: invalid int value: 'five'"),
+        (["x.jpg", "--timeout-s", "1e10"], "timeout_s: expected a number above 0, at most 1e+09, got 10000000000.0"),
         (["x.jpg", "--timeout-s", "-1"], "argument --timeout-s: expected a number above 0, got -1"),
     ],
     ids=str,

@@ -310,3 +310,17 @@ def test_closing_ends_the_wait_for_another_try(kind: str, protocol: str) -> None
 def test_headers_that_cannot_be_sent(kind: str, protocol: str, headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="headers: expected a name and a value in ASCII"):
         open_client(kind, f"{protocol}://127.0.0.1:1", headers=headers)
+
+
+def test_a_header_of_bytes_goes_over_grpc() -> None:
+    with faking("grpc", lambda number: outputs()) as fake:
+        with open_client("blocking", fake.url, headers={"X-Trace-Bin": "abc"}) as client:
+            client.classify(b"x")
+        value: object = fake.requests[0]["x-trace-bin"]
+        assert value == b"abc"
+
+
+@pytest.mark.parametrize("host", ["[::FFFF]", "[::ffff:127.0.0.1]"])
+def test_every_form_of_an_ipv6_address(host: str) -> None:
+    with open_client("blocking", f"grpc://{host}:1") as client:
+        assert client.url == f"grpc://{host}:1"

@@ -97,6 +97,14 @@ def test_a_folder_gives_its_images_and_those_below(folder: Path) -> None:
     assert names(folder) == [str(folder / name) for name in ("a.PNG", "b.png", "bad.jpg", "below/deeper/c.jpg")]
 
 
+def test_a_pipe_in_a_folder_is_left_out(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.jpg")
+    (folder / "also.jpg").symlink_to(folder / "pipe.jpg")
+    (folder / "broken.jpg").symlink_to(folder / "absent")
+    found = [Path(name).name for name in names(folder)]
+    assert found == ["a.PNG", "b.png", "bad.jpg", "broken.jpg", "c.jpg"]
+
+
 def test_a_file_that_is_named_may_be_called_anything(folder: Path) -> None:
     assert names(folder / "below" / "notes.txt", "absent.jpg") == [str(folder / "below" / "notes.txt"), "absent.jpg"]
 
@@ -225,7 +233,7 @@ def test_json_lines_of_a_folder_in_order(server: TritonServer, folder: Path) -> 
         "not_an_image",
         "missile",
     ]
-    assert "left out, not named as image files are, or links to folders: 1" in outcome.stderr
+    assert "left out, not named as image files are, or links to folders, pipes, devices: 1" in outcome.stderr
     assert re.search(r"^4 of 4 images, 1 failed, [\d.]+ s, [\d.]+ images/s$", outcome.stderr, re.MULTILINE)
 
 
@@ -289,6 +297,47 @@ def test_options_that_do_not_fit(arguments: list[str], message: str, folder: Pat
     assert message in outcome.stderr
     assert (tmp_path / "old").read_text() == "something else\n"
     assert {path.name for path in tmp_path.iterdir()} <= {"photos", "old"}
+
+
+def test_going_on_writes_where_a_link_leads_and_to_files_only(
+    server: TritonServer, folder: Path, tmp_path: Path
+) -> None:
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    link.symlink_to(target)
+    target.touch()
+    options = ("--url", grpc_url(server), "--format", "jsonl", "--resume", "--output")
+    refused = classify(folder, *options, pipe)
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"python -m client classify: --resume: expected a file as --output, got {pipe}\n",
+    )
+    assert pipe.is_fifo()
+    assert classify(folder, *options, link).returncode == 1  # bad.jpg
+    assert link.is_symlink()
+    assert len(rows_of(target)) == 4
+
+
+def test_copies_never_take_the_place_of_their_originals(server: TritonServer, folder: Path, tmp_path: Path) -> None:
+    photo = tmp_path / "only" / "c.jpg"
+    photo.parent.mkdir()
+    shutil.copy(folder / "below" / "deeper" / "c.jpg", photo)
+    before = photo.read_bytes()
+    options = ("--url", grpc_url(server), "--format", "jsonl", "--output", tmp_path / "rows", "--resume")
+    outcome = classify(photo.parent, *options, "--annotate", photo.parent)
+    assert outcome.returncode == 1
+    assert "no annotated copy: " in outcome.stderr
+    assert photo.read_bytes() == before
+
+
+def test_a_full_disk_is_told_of(server: TritonServer, folder: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        outcome = subprocess.run(
+            [*COMMAND, folder, "--url", grpc_url(server)], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert outcome.returncode == 1
+    assert "python -m client classify: [Errno 28] No space left on device\n" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
 
 
 def test_a_reader_that_has_heard_enough(server: TritonServer, photos: Path, tmp_path: Path) -> None:
@@ -452,3 +501,12 @@ def test_a_folder_without_images(tmp_path: Path) -> None:
     outcome = classify(tmp_path, "--url", "grpc://127.0.0.1:1")
     assert outcome.returncode == 2
     assert f"expected images, found none in {tmp_path}" in outcome.stderr
+
+
+@pytest.mark.parametrize("scheme", ["grpc", "http"])
+def test_a_run_without_time_to_begin(server: TritonServer, folder: Path, scheme: str) -> None:
+    url = grpc_url(server) if scheme == "grpc" else http_url(server)
+    outcome = classify(folder, "--url", url, "--timeout-s", "0.0001")
+    assert outcome.returncode == 1
+    assert f"{url}: expected an answer within 0.0001 s, got none" in outcome.stdout + outcome.stderr  # whichever call
+    assert "Traceback" not in outcome.stderr

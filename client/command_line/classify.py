@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import AccessError, NotServedError, ParameterError, UnavailableError
+from ..errors import AccessError, ClassificationError, NotServedError, ParameterError, UnavailableError
 from ..images import Image
 from ..pipeline import PipelineClient
 from .formats import FORMATS
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         sources = Sources(options.images)
         total = sum(source.name not in output.done for source in sources)
         if sources.left_out:
-            what = "left out, not named as image files are, or links to folders"
+            what = "left out, not named as image files are, or links to folders, pipes, devices"
             print(f"{what}: {sources.left_out:,}", file=sys.stderr)
         if output.done:
             print(f"done before, in {options.output}: {len(output.done):,}", file=sys.stderr)
@@ -76,7 +76,7 @@ def _classify(
             failed += result.error is not None
     except ParameterError as error:
         raise UsageError(str(error)) from error
-    except STOPPING as error:
+    except ClassificationError as error:
         print(error, file=sys.stderr)
         if options.output:
             print(f"what is done stands in {options.output}; --resume goes on from there", file=sys.stderr)

@@ -69,6 +69,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--resume: expected an --output FILE with --format jsonl or csv, to go on from")
     if options.output is not None and options.output.exists() and not options.resume:
         raise UsageError(f"--output: expected no file there, got {options.output}; --resume goes on with it")
+    if options.resume and options.output.exists() and not options.output.is_file():
+        raise UsageError(f"--resume: expected a file as --output, got {options.output}")
     if options.annotate or options.report:
         try:
             import PIL  # noqa: F401
@@ -108,7 +110,7 @@ def _keep_finished(path: Path, kind: Any) -> Iterator[tuple[str, ImageResult]]:
     """
     if not path.exists():
         return
-    with written_beside(path) as beside, _open(beside, kind, "w") as file:
+    with written_beside(path.resolve()) as beside, _open(beside, kind, "w") as file:
         kept = kind(file)
         for name, result in _read(path, kind):
             if result.error is None or result.error.code not in SERVICE_CODES:

@@ -54,9 +54,9 @@ class Sources:
     """Every image that `arguments` name, in order, found anew each time that it is gone through.
 
     A folder gives all files in it and below whose names end as image files do, sorted in each folder; `left_out` counts
-    the others, and links to folders, which might lead in circles. A file that is named itself may be called anything.
-    What several arguments, or folders that a glob finds, have in common is given once. Going through it raises
-    UsageError where a URL is no file's, a glob finds nothing, or a folder cannot be read.
+    the others, pipes, devices, and links to folders, which might lead in circles. A file that is named itself may be
+    called anything. What several arguments, or folders that a glob finds, have in common is given once. Going through
+    it raises UsageError where a URL is no file's, a glob finds nothing, or a folder cannot be read.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -97,10 +97,15 @@ class Sources:
             folders.sort()
             self.left_out += sum(Path(parent, name).is_symlink() for name in folders)
             for path in map(Path(parent).joinpath, sorted(files)):
-                if path.suffix.lower() in SUFFIXES:
+                if path.suffix.lower() in SUFFIXES and _may_be_read(path):
                     yield _file(path)
                 else:
                     self.left_out += 1
+
+
+def _may_be_read(path: Path) -> bool:
+    """Not so a pipe or a device, which may never end; what is absent is told of when it is read."""
+    return path.is_file() or not path.exists()
 
 
 def _unreadable(error: OSError) -> None:
