@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,10 +30,11 @@ from .networks import write_trivial
 from .perf_analyzer import MEASUREMENT_S, PerfAnalyzer, find_perf_analyzer, rate, write_input_data
 from .running import export_repository, positive, run_export, run_measurement, sample_photos
 
-CONCURRENCIES = (4, 8, 16, 32)
+CONCURRENCIES = (2, 4, 8, 16, 32)
 FOLDER_SIZES = {"resnet50": 500, "trivial": 10_000}  # images of one run over a folder
 SMALL_FOLDER = 500  # beside which the memory of a run over a large one is held
 FOLDER_TIMEOUT_S = 900
+MAX_LATENCY_RATIO, MIN_THROUGHPUT_RATIO = 1.1, 0.95  # with ResNet-50
 LOG = ROOT / "build" / "benchmarks" / "client.log"
 
 
@@ -145,7 +147,10 @@ def classify_folder(url: str, folder: Path, count: int, output: Path) -> tuple[f
     process = subprocess.Popen(
         [*command, "--format", "jsonl", "--output", str(output)], cwd=ROOT, stderr=subprocess.DEVNULL
     )
+    deadline = threading.Timer(FOLDER_TIMEOUT_S, process.kill)
+    deadline.start()
     _, status, usage = os.wait4(process.pid, 0)
+    deadline.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - started
     rows = [json.loads(line) for line in output.read_text().splitlines()]
@@ -164,9 +169,21 @@ def table(network: str, series: Series, best: int) -> str:
         "images/s, a folder by the command line": series.images_per_s,
         "ratio of throughputs": ratios(series.images_per_s, series.perf_analyzer_images_per_s),
     }
+    latencies = statistics.median(rows["ratio of latencies"])
+    throughputs = statistics.median(rows["ratio of throughputs"])
     lines = [f"{network:44}  median  lowest  highest"]
     lines += [f"{name:44}  {statistics.median(x):6.2f}  {min(x):6.2f}  {max(x):7.2f}" for name, x in rows.items()]
+    lines.append(
+        f"latency at most {MAX_LATENCY_RATIO} times perf_analyzer's: {verdict(latencies <= MAX_LATENCY_RATIO)}"
+    )
+    lines.append(
+        f"throughput at least {MIN_THROUGHPUT_RATIO} of perf_analyzer's: {verdict(throughputs >= MIN_THROUGHPUT_RATIO)}"
+    )
     return "\n".join(lines)
+
+
+def verdict(is_met: bool) -> str:
+    return "met" if is_met else "missed"
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:

@@ -34,7 +34,7 @@ T = TypeVar("T")
 class AsyncPipelineClient(BaseClient):
     """The client for asyncio, made and used within one event loop. Options: BaseClient's.
 
-    A task that is cancelled takes its call back: over gRPC the server drops the work too. gRPC's `compression` of a
+    A task that is cancelled takes its call back: over gRPC the server hears of it. gRPC's `compression` of a
     large image keeps the event loop; HTTP's is done in a thread.
 
     >>> async def label_of(path: str) -> str:
@@ -139,10 +139,10 @@ class AsyncPipelineClient(BaseClient):
                     in_order.put(places, failed(1, items))
                 else:
                     running[asyncio.create_task(self._results(items, top_k, threshold))] = places
-                if len(running) >= at_a_time:
+                while running and (len(running) >= at_a_time or in_order.is_full):
                     await _gather(running, in_order)
-                for result in in_order.ready():
-                    yield result
+                    for result in in_order.ready():
+                        yield result
             while running:
                 await _gather(running, in_order)
                 for result in in_order.ready():

@@ -8,6 +8,7 @@ ClassificationError
 │   ├── UnavailableError        not reached, connection lost, models still loading; may be retried
 │   ├── OverloadedError         its queues are full; may be retried
 │   ├── ProcessDiedError        a Python process behind the server died; may be retried
+│   ├── RegionLostError         the server forgot a region of shared memory; may be retried
 │   ├── DeadlineError           no answer in time
 │   ├── AccessError             certificate, key or permission refused
 │   ├── ModelControlError       the server was started without explicit control of its models

@@ -174,9 +174,9 @@ class PipelineClient(BaseClient):
                     in_order.put(places, failed(1, items))
                 else:
                     running[threads.submit(self._results, items, top_k, threshold)] = places
-                if len(running) >= at_a_time:
+                while running and (len(running) >= at_a_time or in_order.is_full):
                     _gather(running, in_order)
-                yield from in_order.ready()
+                    yield from in_order.ready()
             while running:
                 _gather(running, in_order)
                 yield from in_order.ready()

@@ -73,6 +73,9 @@ def _read_row(
     return ImageResult(classes, error_from_text(error[0].decode()) if error[0] else None)
 
 
+MAX_WAITING = 1024  # results behind one that is late
+
+
 class InOrder:
     """Results that come in any order, handed on in the order of their images."""
 
@@ -83,6 +86,11 @@ class InOrder:
     def put(self, places: Sequence[int], results: Sequence[ImageResult]) -> None:
         """Take the results of the images at `places`."""
         self._waiting.update(zip(places, results, strict=True))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more should be asked for before the one that is late is there."""
+        return len(self._waiting) >= MAX_WAITING
 
     def ready(self) -> Iterator[ImageResult]:
         """Those before which none is missing."""

@@ -1,5 +1,6 @@
 """`python -m server`: what it checks, what it says, and that it leaves nothing behind, whatever ends it."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -158,10 +159,20 @@ def test_it_listens_on_loopback_only(repository: Path) -> None:
     with TritonServer(server_options(repository)) as server:
         server.wait_until_ready()
         for port in server.options.ports.values():
-            with socket.create_connection(("127.0.0.1", port), timeout=5):
-                pass
+            wait_for_port("127.0.0.1", port)
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.2", port), timeout=5)
+
+
+def wait_for_port(host: str, port: int) -> None:
+    """Triton opens the port of its metrics last, a moment after it is ready."""
+    deadline = time.monotonic() + 10
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection((host, port), timeout=5).close()
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_outside_loopback_models_cannot_be_loaded_without_the_key(repository: Path) -> None:
