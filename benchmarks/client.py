@@ -87,7 +87,7 @@ def measure(weights: str, images: Path, rounds: int) -> int:
 def measure_network(
     network: str, options: ServerOptions, analyzer: PerfAnalyzer, images: Path, folder: Path, rounds: int
 ) -> None:
-    url = f"grpc://{options.client_host}:{options.grpc_port}"
+    url = options.grpc_url
     files = served_images(url, images)
     what = write_input_data(files, folder / "input.json")
     best = max(CONCURRENCIES, key=lambda concurrency: rate(analyzer.load_server(options, concurrency, what)))

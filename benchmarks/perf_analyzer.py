@@ -107,7 +107,7 @@ class PerfAnalyzer:
 
     def load_server(self, options: ServerOptions, concurrency: int, what: Mapping[str, str]) -> dict[str, str]:
         """`load` over gRPC for MEASUREMENT_S."""
-        return self.load(f"grpc://{options.client_host}:{options.grpc_port}", concurrency, what)
+        return self.load(options.grpc_url, concurrency, what)
 
     def load(self, url: str, concurrency: int, what: Mapping[str, str], window_s: float = WINDOW_S) -> dict[str, str]:
         """Keep `concurrency` requests in flight for WINDOWS windows; return the row of the report, in microseconds.

@@ -55,12 +55,11 @@ def show_findings(options: ServerOptions) -> None:
 
 
 def endpoints(options: ServerOptions, seconds: float) -> str:
-    host = options.client_host
     return (
         f"ready after {seconds:.1f} s, serving {options.repository}\n"
-        f"  gRPC     grpc://{host}:{options.grpc_port}\n"
-        f"  HTTP     http://{host}:{options.http_port}\n"
-        f"  metrics  http://{host}:{options.metrics_port}/metrics\n"
+        f"  gRPC     {options.grpc_url}\n"
+        f"  HTTP     {options.http_url}\n"
+        f"  metrics  http://{options.client_host}:{options.metrics_port}/metrics\n"
         "Ctrl-C stops it."
     )
 

@@ -79,7 +79,7 @@ def server_options(repository: Path) -> ServerOptions:
 
 def classify(options: ServerOptions) -> None:
     """Classify the photos over gRPC, over HTTP, and by plain curl."""
-    grpc, http = f"grpc://127.0.0.1:{options.grpc_port}", f"http://127.0.0.1:{options.http_port}"
+    grpc, http = options.grpc_url, options.http_url
     photos = copy_photos()
     commands = [f"{PYTHON} -m client classify {' '.join(photos)} --url {url}" for url in (grpc, http)]
     header = "-H 'Inference-Header-Content-Length: 0'"

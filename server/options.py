@@ -41,6 +41,14 @@ class ServerOptions:
         return "127.0.0.1" if self.host == "0.0.0.0" else self.host
 
     @property
+    def grpc_url(self) -> str:
+        return f"grpc://{self.client_host}:{self.grpc_port}"
+
+    @property
+    def http_url(self) -> str:
+        return f"http://{self.client_host}:{self.http_port}"
+
+    @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the server."""
         return ipaddress.IPv4Address(self.host).is_loopback

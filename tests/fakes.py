@@ -295,7 +295,7 @@ def url_of(server: TritonServer, protocol: str) -> str:
 
 
 def url_at(options: ServerOptions, protocol: str) -> str:
-    return f"{protocol}://127.0.0.1:{options.grpc_port if protocol == 'grpc' else options.http_port}"
+    return options.grpc_url if protocol == "grpc" else options.http_url
 
 
 def open_client(kind: str, url: str, **options: Any) -> Any:

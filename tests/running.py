@@ -36,11 +36,11 @@ def started(repository: Path, *triton_arguments: str) -> Iterator[TritonServer]:
 
 
 def grpc_url(server: TritonServer) -> str:
-    return f"grpc://127.0.0.1:{server.options.grpc_port}"
+    return server.options.grpc_url
 
 
 def http_url(server: TritonServer) -> str:
-    return f"http://127.0.0.1:{server.options.http_port}"
+    return server.options.http_url
 
 
 @contextlib.contextmanager

@@ -20,7 +20,6 @@ from client import AsyncPipelineClient, DeadlineError, ImageError, OverloadedErr
 from client.connection import KEEPALIVE_TIME_MS
 from client.deadline import FIRST_DELAY_S, LONGEST_DELAY_S, Deadline, Retries
 from client.operations import STATISTICS
-from client.over_grpc import GrpcTransport
 from server.installation import find_installation
 from server.process import TritonServer
 from tests.fakes import FULL, KINDS, PROTOCOLS, UNAVAILABLE, Output, Reply, faking, open_client, outputs
@@ -253,9 +252,7 @@ def test_the_event_loop_is_not_kept(protocol: str, compression: Any) -> None:
 def executed(server: TritonServer) -> int:
     """Images that `preprocess` has been through, by the server's own count."""
     with open_client("blocking", grpc_url(server)) as client:
-        transport = client._transport
-        assert isinstance(transport, GrpcTransport)
-        counts = transport.control(STATISTICS, Deadline(10, ""))["model_stats"]
+        counts = client.control(STATISTICS)["model_stats"]
     return sum(int(one["inference_count"]) for one in counts if one["name"] == "preprocess")
 
 

@@ -76,7 +76,7 @@ def served(options: argparse.Namespace) -> Iterator[list[str]]:
     own = with_free_ports(ServerOptions(repository=options.model_repository, log=options.output / LOG))
     with TritonServer(own) as server:
         server.wait_until_ready()
-        yield [f"grpc://{own.client_host}:{own.grpc_port}", f"http://{own.client_host}:{own.http_port}"]
+        yield [own.grpc_url, own.http_url]
 
 
 def measure_all(

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.errors import BenchmarkError
-from client.connection import Connection
-from client.deadline import Deadline
-from client.errors import ClassificationError
+from client import ClassificationError, PipelineClient
 from client.operations import STATISTICS, Operation, model_config
-from client.over_grpc import GrpcTransport
-from client.over_http import HttpTransport
 
 ANSWER_TIMEOUT_S = 10
 DURATIONS = ("queue", "compute_input", "compute_infer", "compute_output")
@@ -41,14 +37,11 @@ class StepTimes:
 
 def ask(url: str, operation: Operation) -> Any:
     """What the Triton at `url` replies, as JSON; raises BenchmarkError where it does not."""
-    connection = Connection(url=url)
-    transport = GrpcTransport(connection) if connection.is_grpc else HttpTransport(connection, max_in_flight=1)
     try:
-        return transport.control(operation, Deadline(ANSWER_TIMEOUT_S, url))
+        with PipelineClient(url, timeout_s=ANSWER_TIMEOUT_S, max_retries=0) as client:
+            return client.control(operation)
     except ClassificationError as error:
         raise BenchmarkError(f"server: {error}") from error
-    finally:
-        transport.close()
 
 
 def read_statistics(url: str) -> Any:
