@@ -59,14 +59,15 @@ def test_a_mistake_in_postprocess_parameters_is_named(parameters: dict[str, str]
         PostprocessConfig.from_model_config(model_config(**parameters))
 
 
-@pytest.mark.parametrize("top_k", [1, 5, 17])
+@pytest.mark.parametrize("top_k", [1, 5, 50, 51, 99])  # by passes up to 50, then by sorting
 def test_rank_matches_pythons_sort(top_k: int) -> None:
-    scores = np.random.default_rng(1).random((4, 17)).astype(np.float32)
+    scores = np.random.default_rng(1).random((4, 99)).astype(np.float32)
+    scores[1] = np.round(scores[1], 1)  # many equal ones
     scores[2] = 0.25  # all equal: the lowest class ids come first
     class_id, score = rank(scores, top_k, threshold=0)
     assert (class_id.dtype, score.dtype) == (np.dtype(np.int32), np.dtype(np.float32))
     for row, ids, values in zip(scores.tolist(), class_id.tolist(), score.tolist(), strict=True):
-        expected = sorted(range(17), key=lambda i: (-row[i], i))[:top_k]
+        expected = sorted(range(99), key=lambda i: (-row[i], i))[:top_k]
         assert ids == expected
         assert values == [row[i] for i in expected]
 

@@ -36,6 +36,9 @@ ACTIVATIONS: dict[str, Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float3
 }
 
 
+MAX_PASSES = 50  # over all classes; beyond, sorting them is cheaper
+
+
 def rank(
     scores: npt.NDArray[np.float32], top_k: int, threshold: float
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
@@ -43,8 +46,23 @@ def rank(
 
     Returns class_id int32 (N, top_k) and score float32 (N, top_k); -1 and 0 stand where a score is below `threshold`.
     """
-    class_id = np.argsort(-scores, axis=1, kind="stable")[:, :top_k].astype(np.int32)
+    class_id = _highest(scores, top_k) if top_k <= MAX_PASSES else _sorted(scores)[:, :top_k]
     score = np.take_along_axis(scores, class_id, axis=1)
     below = score < np.float32(threshold)
     class_id[below], score[below] = -1, 0
     return class_id, score
+
+
+def _highest(scores: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.int32]:
+    """Take the highest of each row (N, classes) `count` times: for the first 5 far quicker than sorting the row."""
+    left = scores.copy()
+    class_id = np.empty((len(scores), count), np.int32)
+    rows = np.arange(len(scores))
+    for place in range(count):
+        class_id[:, place] = left.argmax(axis=1)  # the first of equal ones
+        left[rows, class_id[:, place]] = -np.inf
+    return class_id
+
+
+def _sorted(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
+    return np.argsort(-scores, axis=1, kind="stable").astype(np.int32)

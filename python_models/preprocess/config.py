@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, TypeVar
 
 from .decode import Limits
@@ -69,7 +70,7 @@ class FileConfig(FrameConfig):
         if self.exif_orientation not in ("apply", "ignore"):
             raise ValueError(f"exif_orientation: expected apply or ignore, got {self.exif_orientation!r}")
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
         return Limits(
             max_image_bytes=self.max_image_bytes,

@@ -29,10 +29,20 @@ def decode(file: npt.NDArray[np.uint8], limits: Limits, exif_orientation: str = 
     Raises InvalidImageError with one of the codes empty, too_many_bytes, not_an_image, too_many_pixels, truncated,
     corrupt, unsupported.
     """
+    return decode_pixels(read_file(file, limits), exif_orientation)
+
+
+def read_file(file: npt.NDArray[np.uint8], limits: Limits) -> Header:
+    """The first half of `decode`: all that is to be known of a file before it costs memory, checked."""
     if len(file) > limits.max_image_bytes and file[limits.max_image_bytes :].any():
         raise InvalidImageError("too_many_bytes", f"expected at most {limits.max_image_bytes} bytes, got {file.size}")
     header = read_header(file[: limits.max_image_bytes].tobytes())
     check_cost(header, limits)
+    return header
+
+
+def decode_pixels(header: Header, exif_orientation: str) -> npt.NDArray[np.uint8]:
+    """The second half of `decode`."""
     image = header.decode(header)
     if image.dtype != np.uint8 or image.shape != (header.height, header.width, 3):
         raise InvalidImageError(
@@ -44,11 +54,11 @@ def decode(file: npt.NDArray[np.uint8], limits: Limits, exif_orientation: str = 
 
 def check_cost(header: Header, limits: Limits) -> None:
     """Raise InvalidImageError where there is no pixel, or decoding would take more memory or time than allowed."""
-    size, pixels = f"{header.width} x {header.height}", header.width * header.height
-    if pixels < 1:
+    size = f"{header.width} x {header.height}"
+    if header.width * header.height < 1:
         raise InvalidImageError("corrupt", f"expected at least 1 x 1 pixel, got {size}")
-    most = int(limits.max_image_pixels / max(header.cost, 1))
-    if pixels > most:
+    if header.cost_pixels > limits.max_image_pixels:
+        most = int(limits.max_image_pixels / max(header.cost, 1))
         raise InvalidImageError(
             "too_many_pixels", f"expected at most {most} pixels of a {header.format} file of this kind, got {size}"
         )

@@ -27,6 +27,11 @@ class Header:
     data: bytes  # what the decoder needs of the file, and nothing else
     decode: "Callable[[Header], npt.NDArray[np.uint8]]"
 
+    @property
+    def cost_pixels(self) -> float:
+        """What decoding takes, as a number of ordinary pixels, which compares with max_image_pixels."""
+        return self.width * self.height * max(self.cost, 1)
+
 
 def truncated(format: str, end: str, data: bytes) -> InvalidImageError:
     return InvalidImageError("truncated", f"expected a {format} file up to {end}, got {len(data)} bytes")
