@@ -21,9 +21,11 @@ import tritonclient.grpc
 import tritonclient.utils
 
 from server import checks
+from server.__main__ import serve
 from server.errors import ServerError
 from server.installation import Installation, find_installation
 from server.process import TritonServer
+from server.signals import StoppedBySignal
 from tests.running import child, leftovers, processes_of, server_options
 
 READY_S = 60
@@ -83,6 +85,14 @@ def test_a_signal_stops_it_within_10_s_and_leaves_nothing(repository: Path, numb
         assert time.monotonic() - started < 10
     assert processes_of(repository) == []
     assert leftovers(process.pid) == []
+
+
+def test_a_signal_right_after_the_message_is_none_before_it(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def print_and_stop(text: str, **options: object) -> None:
+        raise StoppedBySignal(signal.SIGINT)
+
+    monkeypatch.setattr("server.__main__.print", print_and_stop, raising=False)
+    assert serve(server_options(repository), None) == 0  # Triton's own exit status
 
 
 @pytest.mark.parametrize("delay_s", [0, 0.3, 0.8])
