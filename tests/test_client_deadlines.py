@@ -281,9 +281,9 @@ def test_the_event_loop_is_not_kept(protocol: str, compression: Any) -> None:
     async def tick() -> None:
         nonlocal longest
         while True:
-            began = time.monotonic()
+            began = time.thread_time()  # of the processor: on a busy machine the loop waits for others too
             await asyncio.sleep(0.001)
-            longest = max(longest, time.monotonic() - began)
+            longest = max(longest, time.thread_time() - began)
 
     async def run(url: str) -> None:
         noise = np.random.default_rng(0).integers(0, 64, 16 << 20, np.uint8).tobytes()  # gzip takes over 0.5 s

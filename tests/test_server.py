@@ -114,7 +114,7 @@ def test_a_signal_in_the_moment_of_the_start_leaves_nothing(repository: Path, mo
 
     def start_and_interrupt(server: TritonServer) -> "subprocess.Popen[bytes]":
         process = start(server)
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # to this thread, which blocks it; others in pytest's process do not
         return process
 
     before = leftovers(os.getpid())  # of the servers that serve the whole run
