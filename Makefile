@@ -18,7 +18,7 @@ help: ## Show this list
 demo: setup ## Set up, export, serve and classify three photos, then stop everything
 	@$(run) server.demo
 
-# Two files at a time, in the order of their names: half the time is waiting. What ARGS selects runs one by one, so -s shows.
+# Two files at a time: one alone keeps 0.8 of a core busy. What ARGS selects runs one by one, and -s shows prints.
 test: ## Set up, then prove it: all tests, through the real server (ARGS='-k top_1 -s' for some of them)
 	@$(PYTHON) -m server.setup --dev && $(run) pytest $(or $(ARGS),--numprocesses 2 --dist loadfile --no-loadscope-reorder)
 
