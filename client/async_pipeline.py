@@ -139,6 +139,8 @@ class AsyncPipelineClient(BaseClient):
                     in_order.put(places, failed(1, items))
                 else:
                     running[asyncio.create_task(self._results(items, top_k, threshold))] = places
+                for result in in_order.ready():
+                    yield result
                 while running and (len(running) >= at_a_time or in_order.is_full):
                     await _gather(running, in_order)
                     for result in in_order.ready():

@@ -174,6 +174,7 @@ class PipelineClient(BaseClient):
                     in_order.put(places, failed(1, items))
                 else:
                     running[threads.submit(self._results, items, top_k, threshold)] = places
+                yield from in_order.ready()
                 while running and (len(running) >= at_a_time or in_order.is_full):
                     _gather(running, in_order)
                     yield from in_order.ready()

@@ -36,8 +36,8 @@ def serve(options: ServerOptions, tritonserver: Path | None) -> int:
     with TritonServer(options, tritonserver) as server:
         show_findings(options)
         server.wait_until_ready()
-        print(endpoints(options, time.monotonic() - started), flush=True)
-        try:
+        try:  # whoever has read the message may already send a signal
+            print(endpoints(options, time.monotonic() - started), flush=True)
             status = server.wait()
         except StoppedBySignal as stopped:
             return server.stop(signal.SIGINT if stopped.number == signal.SIGINT else signal.SIGTERM)

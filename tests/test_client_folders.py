@@ -448,22 +448,22 @@ def test_images_that_failed_for_the_servers_sake_are_done_again(
 
 @pytest.mark.parametrize("scheme", ["grpc", "http"])
 def test_a_server_that_is_killed_and_started_again(lite0: Path, photos: Path, tmp_path: Path, scheme: str) -> None:
-    """2,000 images; the server is killed twice on the way. Each has exactly one result, the right one."""
-    many = linked(photos, tmp_path / "many", 2000)
+    """800 images; the server is killed twice on the way. Each has exactly one result, the right one."""
+    many = linked(photos, tmp_path / "many", 800)
     output, repository = tmp_path / "results.jsonl", tmp_path / "repository"
     shutil.copytree(lite0, repository)
     options = server_options(repository)
     url = f"{scheme}://127.0.0.1:{options.grpc_port if scheme == 'grpc' else options.http_port}"
     command = [*COMMAND, str(many), "--url", url, "--format", "jsonl", "--output", str(output), "--timeout-s", "60"]
     with child(command, stderr=subprocess.PIPE) as process:
-        for lines in (500, 1000):
+        for lines in (200, 400):
             serve_until(options, output, lines)
         with TritonServer(options) as server:
             server.wait_until_ready()
             errors = process.communicate(timeout=120)[1]
             assert process.returncode == 0, errors
             assert_complete(rows_of(output), many, expected_class_ids(server, many))
-    assert "2,000 of 2,000 images, 0 failed" in errors
+    assert "800 of 800 images, 0 failed" in errors
     assert "requests sent again" in errors
     assert processes_of(repository) == []
 

@@ -1,6 +1,7 @@
 """The report page, in a real browser: what it shows, compared with the same filter and order in plain Python."""
 
 import base64
+import contextlib
 import random
 import resource
 import tracemalloc
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from selenium import webdriver
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -178,12 +180,14 @@ def test_filter_and_order_match_the_reference(
         field(browser, "failures").click()
     field(browser, "sort").send_keys(SORT_KEYS[order])
     expected = select(entries, label, min_percent, failures, order)
+    wait = WebDriverWait(browser, DEADLINE_S)
+    with contextlib.suppress(TimeoutException):  # the assertion says more
+        wait.until(lambda _: texts(browser, ".name") == expected)
     assert texts(browser, ".name") == expected
     assert texts(browser, "#count") == [f"{len(expected)} of 60"]
     assert visible(browser, "empty") == (not expected)
     assert field(browser, "label").is_enabled() is not failures
 
-    wait = WebDriverWait(browser, DEADLINE_S)
     changed = bool(label or min_percent or failures or order != "arrival")
     wait.until(lambda _: browser.execute_script("return location.hash !== ''") == changed)
     fragment = browser.execute_script("return location.hash")

@@ -21,9 +21,11 @@ import tritonclient.grpc
 import tritonclient.utils
 
 from server import checks
+from server.__main__ import serve
 from server.errors import ServerError
 from server.installation import Installation, find_installation
 from server.process import TritonServer
+from server.signals import StoppedBySignal
 from tests.running import child, leftovers, processes_of, server_options
 
 READY_S = 60
@@ -85,6 +87,14 @@ def test_a_signal_stops_it_within_10_s_and_leaves_nothing(repository: Path, numb
     assert leftovers(process.pid) == []
 
 
+def test_a_signal_right_after_the_message_is_none_before_it(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def print_and_stop(text: str, **options: object) -> None:
+        raise StoppedBySignal(signal.SIGINT)
+
+    monkeypatch.setattr("server.__main__.print", print_and_stop, raising=False)
+    assert serve(server_options(repository), None) == 0  # Triton's own exit status
+
+
 @pytest.mark.parametrize("delay_s", [0, 0.3, 0.8])
 def test_ctrl_c_during_the_start_ends_it_with_one_message(repository: Path, delay_s: float) -> None:
     with popen(repository, "--log", str(repository.parent / "log")) as process:
@@ -104,7 +114,7 @@ def test_a_signal_in_the_moment_of_the_start_leaves_nothing(repository: Path, mo
 
     def start_and_interrupt(server: TritonServer) -> "subprocess.Popen[bytes]":
         process = start(server)
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # to this thread, which blocks it; others in pytest's process do not
         return process
 
     before = leftovers(os.getpid())  # of the servers that serve the whole run
