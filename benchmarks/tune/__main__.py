@@ -33,7 +33,7 @@ from .search import Goal, Search, Trial
 from .settings import Settings, coordinates, read_settings, write_settings
 
 CSV, PLOT = "tune.csv", "tune.png"
-BUDGET_MIN = 15  # on 2 to 16 cores a first round over all settings takes 5 to 10 of them, the confirmation 2
+BUDGET_MIN = 15  # a first round over all settings took 4 on two cores; 16 cores have twice as many, and 3 confirm
 HEADROOM = 0.9  # of the bound, kept in the search: the p99 of a short measurement varies, and must hold in the next
 
 
