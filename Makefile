@@ -6,11 +6,13 @@ WEIGHTS ?= pretrained
 IMAGE ?=
 IMAGES ?=
 FILES ?= 100000
+LATENCY_MS ?=
+BUDGET_MIN ?=
 ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(NAME)),model_repository,build/$(NAME)/model_repository)
 
-.PHONY: help demo test fuzz setup export repository check serve classify parity perf bench-preprocess
+.PHONY: help demo test fuzz setup export repository check serve classify parity perf tune bench-preprocess
 .PHONY: bench-backend bench-client bench-precision lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +50,10 @@ parity: setup ## Compare the service with Pillow and torch on your own images (I
 
 perf: repository ## Load the service by perf_analyzer: table, CSV and plot (IMAGES=FOLDER NAME=RECIPE, 7 minutes)
 	@$(run) benchmarks.perf --model-repository $(serve_repository) $(ARGS) $(if $(IMAGES),"$(IMAGES)")
+
+tune: repository ## Find the settings for this machine, write variant `tuned` (LATENCY_MS=50 BUDGET_MIN=15 IMAGES= NAME=)
+	@$(run) benchmarks.tune --model-repository $(serve_repository) $(if $(BUDGET_MIN),--budget-min $(BUDGET_MIN)) \
+		$(if $(LATENCY_MS),--latency-ms $(LATENCY_MS)) $(ARGS) $(if $(IMAGES),"$(IMAGES)")
 
 bench-preprocess: setup ## Time decode, resize and normalize against Pillow's (IMAGES=FOLDER for your own)
 	@$(run) benchmarks.preprocess $(IMAGES) $(ARGS)

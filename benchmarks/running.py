@@ -3,7 +3,7 @@
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from export.errors import ExportError
@@ -35,6 +35,30 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
     return value
+
+
+def window_seconds(text: str) -> float:
+    """How long one of perf_analyzer's windows lasts."""
+    value = float(text)
+    if not 0.1 <= value <= 600:
+        raise argparse.ArgumentTypeError(f"expected 0.1 to 600, got {text}")
+    return value
+
+
+def left(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
+
+
+def make_output(folder: Path, files: Iterable[str]) -> None:
+    """Make the folder, without those `files` of an earlier run; raises BenchmarkError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in files:
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise BenchmarkError(
+            f"--output: expected a folder that can be written to, got {folder}: {error.strerror}"
+        ) from error
 
 
 def sample_photos() -> Path:

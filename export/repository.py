@@ -18,6 +18,7 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelEnsem
 from .classifier import TRACKED, Classifier
 from .errors import ExportError
 from .files import writable
+from .tuned import refresh_tuned
 from .variants import plan_name, write_variants
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,6 +47,8 @@ def write_repository(classifier: Classifier, exported: Path, repository: Path) -
         fill_version_folder(repository / model, {**files, **kept})
     with writable(repository / classifier.name):
         write_variants(repository / classifier.name, model_sha256, manifest["conversion"]["precision"])
+    with writable(repository):
+        refresh_tuned(repository)
 
 
 def version_files(classifier: Classifier, exported: Path) -> dict[str, dict[str, Path]]:

@@ -10,6 +10,7 @@ from benchmarks.perf_analyzer import write_entries, write_input_data
 
 from .server_statistics import ENSEMBLE
 
+MOST_FILES = 64  # perf_analyzer holds all of them in memory, as text
 LOGITS_ENTRIES = 16
 
 

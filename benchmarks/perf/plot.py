@@ -69,17 +69,22 @@ def draw_latencies(panels: Sequence[Axes], series: dict[str, list[Measurement]])
         label_ends(axes, series, percentile)
         axes.set_title(f"{name}, ms", loc="left", **TITLE)
         axes.set_xlabel("throughput, images/s; in the markers: requests in flight", color=TEXT)
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.grid(color=FAINT, linewidth=0.8)
-        frame(axes)
+        scale_latencies(axes)
     values = [getattr(each, name) for points in series.values() for each in points for name in PERCENTILES]
     fastest = max(each.images_per_s for points in series.values() for each in points)
     for axes in panels:
         axes.set_xlim(0, 1.15 * fastest)
         axes.set_ylim(0.6 * min(values), 1.7 * max(values))
+
+
+def scale_latencies(axes: Axes) -> None:
+    """Logarithmic, with plain numbers, and a grid."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.grid(color=FAINT, linewidth=0.8)
+    frame(axes)
 
 
 def draw_line(axes: Axes, protocol: str, points: Sequence[Measurement], percentile: str) -> None:
