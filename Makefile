@@ -5,12 +5,13 @@ NAME ?= $(RECIPE)
 WEIGHTS ?= pretrained
 IMAGE ?=
 IMAGES ?=
+QUICK ?=
 FILES ?= 100000
 ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(NAME)),model_repository,build/$(NAME)/model_repository)
 
-.PHONY: help demo test fuzz setup export repository check serve classify parity perf bench-preprocess
+.PHONY: help demo test fuzz setup export repository check serve classify parity perf bench bench-preprocess
 .PHONY: bench-backend bench-client bench-precision lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +48,9 @@ parity: setup ## Compare the service with Pillow and torch on your own images (I
 
 perf: repository ## Load the service by perf_analyzer: table, CSV and plot (IMAGES=FOLDER NAME=RECIPE, 7 minutes)
 	@$(run) benchmarks.perf --model-repository $(serve_repository) $(ARGS) $(if $(IMAGES),"$(IMAGES)")
+
+bench: setup ## Compare with gateways, other servers, bare processes (QUICK=1 for 5 minutes of 40, WEIGHTS= IMAGES=FOLDER)
+	@$(run) benchmarks.comparison --weights "$(WEIGHTS)" $(if $(QUICK),--quick) $(ARGS) $(if $(IMAGES),"$(IMAGES)")
 
 bench-preprocess: setup ## Time decode, resize and normalize against Pillow's (IMAGES=FOLDER for your own)
 	@$(run) benchmarks.preprocess $(IMAGES) $(ARGS)

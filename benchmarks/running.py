@@ -3,7 +3,7 @@
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from export.errors import ExportError
@@ -35,6 +35,22 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
     return value
+
+
+def make_output(folder: Path, names: Iterable[str]) -> None:
+    """Make the folder of --output, without the files `names` of an earlier run."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise BenchmarkError(
+            f"--output: expected a folder that can be written to, got {folder}: {error.strerror}"
+        ) from error
+
+
+def left(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
 
 
 def sample_photos() -> Path:

@@ -15,10 +15,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.errors import BenchmarkError
 from benchmarks.images import served_images
 from benchmarks.perf_analyzer import WINDOW_S, WINDOWS, PerfAnalyzer, find_perf_analyzer
-from benchmarks.running import positive, run_measurement, sample_photos
+from benchmarks.running import left, make_output, positive, run_measurement, sample_photos
 from client.connection import Connection
 from server.installation import ROOT
 from server.options import ServerOptions, with_free_ports
@@ -41,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(options: argparse.Namespace) -> int:
-    make_output(options.output)
+    make_output(options.output, (CSV, PLOT))
     analyzer = find_perf_analyzer()
     with served(options) as urls:
         steps = [read_steps(url) for url in urls][-1]  # all are asked now, rather than found absent later
@@ -53,18 +52,6 @@ def measure(options: argparse.Namespace) -> int:
     draw(measurements, title(steps, len(files), options), options.output / PLOT)
     print_report(measurements, options.output)
     return 0
-
-
-def make_output(folder: Path) -> None:
-    """Make the folder, without the files of an earlier run."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (CSV, PLOT):
-            (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise BenchmarkError(
-            f"--output: expected a folder that can be written to, got {folder}: {error.strerror}"
-        ) from error
 
 
 @contextlib.contextmanager
@@ -102,10 +89,6 @@ def measure_all(
             where = f", those are in {options.output / CSV}" if measurements else ""
             print(f"\n{len(measurements)} of {len(loads)} measurements were made{where}", file=sys.stderr)
     return measurements
-
-
-def left(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
 
 
 def title(steps: Sequence[str], file_count: int, options: argparse.Namespace) -> str:
