@@ -12,12 +12,12 @@ from .settings import Settings, read_settings
 from .transforms import TRANSFORMS
 
 MAX_BATCH_SIZE = 8
+BATCH_TIMEOUT_S = 0.002  # fastest here of 0, 0.002 and 0.01: with 0 the workers poll without any pause
 
 
 class Classifier(litserve.LitAPI):
     def __init__(self, settings: Settings) -> None:
-        # No waiting for a batch to fill: what is in the queue already is taken.
-        super().__init__(max_batch_size=MAX_BATCH_SIZE, batch_timeout=0, api_path="/classify")
+        super().__init__(max_batch_size=MAX_BATCH_SIZE, batch_timeout=BATCH_TIMEOUT_S, api_path="/classify")
         self.settings = settings
 
     def setup(self, device: str) -> None:
@@ -37,7 +37,12 @@ class Classifier(litserve.LitAPI):
 if __name__ == "__main__":
     settings = read_settings()
     server = litserve.LitServer(
-        Classifier(settings), accelerator="cpu", devices=1, workers_per_device=int(settings.workers), timeout=120
+        Classifier(settings),
+        accelerator="cpu",
+        devices=1,
+        workers_per_device=int(settings.workers),
+        timeout=120,
+        fast_queue=True,  # answers by ZeroMQ, LitServe's advice for many requests
     )
     server.run(
         host="127.0.0.1", port=int(settings.port), log_level="warning", access_log=False, generate_client_file=False
