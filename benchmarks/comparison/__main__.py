@@ -9,21 +9,20 @@ import argparse
 import os
 import platform
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.running import make_output, positive, run_measurement
 from server.installation import ROOT
 
 from .comparison import Plan, compare
-from .load.recorder import Duration
 from .plot import draw
 from .ratios import Run
 from .report import report
+from .rounds import FULL, QUICK
 from .targets import targets
 
 CSV, PLOT, REPORT = "comparison.csv", "comparison.png", "comparison.md"
-ROUNDS, DURATION = 3, Duration(warm_up_s=0.7, window_s=3)
-QUICK_ROUNDS, QUICK_DURATION = 1, Duration(warm_up_s=0.3, window_s=0.8)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,21 +33,22 @@ def main(arguments: list[str] | None = None) -> int:
 def measure(options: argparse.Namespace) -> int:
     output = options.output
     make_output(output, (CSV, PLOT, REPORT))
-    duration = QUICK_DURATION if options.quick else DURATION
+    schedule = QUICK if options.quick else FULL
+    if options.rounds:
+        schedule = replace(schedule, rounds=options.rounds)
     plan = Plan(
         images=options.images,
         weights=options.weights,
         only=options.only,
-        rounds=options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS),
-        duration=duration,
+        schedule=schedule,
         csv=output / CSV,
         logs=output,
     )
     measurements, ready_s = compare(plan)
     run = Run(measurements)
     subtitle = (
-        f"{os.cpu_count()} CPUs {platform.machine()}, {plan.rounds} rounds by turns, each measurement "
-        f"{duration.window_s:g} s or longer after {duration.warm_up_s:g} s of warm-up"
+        f"{os.cpu_count()} CPUs {platform.machine()}, {schedule.rounds} rounds by turns, each measurement "
+        f"{schedule.duration.window_s:g} s or longer after {schedule.duration.warm_up_s:g} s of warm-up"
     )
     text = report(run, targets(run, ready_s), ready_s, subtitle)
     (output / REPORT).write_text(text, "utf-8")
@@ -77,7 +77,9 @@ def parser() -> argparse.ArgumentParser:
         help="of ResNet-50, as for `python -m export model` (default: %(default)s)",
     )
     result.add_argument("--quick", action="store_true", help="5 minutes rather than 40: one round of short loads")
-    result.add_argument("--rounds", type=positive, metavar="N", help=f"default: {ROUNDS}, with --quick {QUICK_ROUNDS}")
+    result.add_argument(
+        "--rounds", type=positive, metavar="N", help=f"default: {FULL.rounds}, with --quick {QUICK.rounds}"
+    )
     result.add_argument(
         "--only",
         action="append",

@@ -19,11 +19,10 @@ from .environment import make_environment
 from .exports import NETWORKS, Network, export_network
 from .figures import Measurement
 from .load.generator import Generator, start
-from .load.recorder import Duration
 from .others import OTHERS
 from .report import write_csv
 from .requests import ENCODINGS
-from .rounds import Progress, count_of_loads, measure_rounds
+from .rounds import Progress, Schedule, measure_rounds
 from .serving import HAND_OVERS, Sent, ensembles, start_in_process, start_others, start_triton
 
 MOST_FILES = 64  # the generators hold all of them in memory, in each form
@@ -37,8 +36,7 @@ class Plan:
     images: Path | None  # folder; None for scikit-image's photographs
     weights: str
     only: Sequence[str]  # words of the names of contenders; none for all
-    rounds: int
-    duration: Duration
+    schedule: Schedule
     csv: Path
     logs: Path  # folder
 
@@ -70,10 +68,12 @@ def compare(plan: Plan) -> tuple[list[Measurement], dict[str, float]]:
                 sent = sent or write_images(plan.images, tritons["normalized"].options.grpc_url, folder)
                 contenders = start_contenders(servers, plan, network, tritons, generator, analyzer, sent)
                 check_answers(contenders, evenly_spaced(list(sent.files), CHECKED_FILES), network.model)
-                progress = progress or Progress(len(NETWORKS) * count_of_loads(contenders, plan.rounds))
-                for each in measure_rounds(name, contenders, plan.rounds, plan.duration, progress):
+                progress = progress or Progress(len(NETWORKS) * plan.schedule.loads(contenders))
+                for each in measure_rounds(name, contenders, plan.schedule, progress):
                     measurements.append(each)
                     write_csv(measurements, plan.csv)
+    if progress is not None and progress.failed:
+        print(f"{progress.failed} of {progress.total} measurements failed, their messages are above", file=sys.stderr)
     return measurements, ready_s
 
 

@@ -15,6 +15,9 @@ from .load.recorder import Duration
 from .processes import awake
 from .requests import HOST, Encoding
 
+MAX_BATCH_SIZE = 32  # of `pipeline`
+FIRST_TURN_S = 1.0  # as long as the rate is not known
+
 
 class Contender(Protocol):
     """`pids` are the processes that serve, without those that they start."""
@@ -74,11 +77,12 @@ class EnsembleOverGrpc:
     url: str
     analyzer: PerfAnalyzer
     inputs: Mapping[str, str]
-    images_per_s: float = 1.0  # under the load before; at first as slow as can be expected
+    images_per_s: float | None = None  # under the load before
 
     def load(self, concurrency: int, duration: Duration) -> Figures:
-        # Every request in flight should end in each window, or perf_analyzer has nothing to report.
-        window_s = max(duration.window_s / WINDOWS / STRETCHED, concurrency / self.images_per_s)
+        # perf_analyzer fails where no request ends in a window: each should see all in flight, and a whole batch.
+        turn_s = (concurrency + MAX_BATCH_SIZE) / self.images_per_s if self.images_per_s else FIRST_TURN_S
+        window_s = max(duration.window_s / WINDOWS / STRETCHED, turn_s)
         row = self.analyzer.load(self.url, concurrency, self.inputs, window_s)
         self.images_per_s = rate(row)
         p50_ms, p99_ms = (float(row[f"{name} latency"]) / 1000 for name in ("p50", "p99"))  # from microseconds
@@ -110,7 +114,8 @@ class InProcess:
         for number, each in enumerate(generators):
             threads = len(range(number, concurrency, len(generators))) if self.is_threaded else 1
             each.send({"concurrency": threads, **asdict(duration)})
-        return combined([each.receive() for each in generators])
+        answers = [each.receive() for each in generators]  # all, before any failure is raised
+        return combined([each.checked(answer) for each, answer in zip(generators, answers, strict=True)])
 
     def top_class(self, file: Path) -> int:
         return first_class(self.alone.ask({"classify": str(file)}))

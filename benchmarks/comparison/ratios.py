@@ -44,7 +44,7 @@ class Run:
 
     def ratio(self, network: str, concurrency: int, ours: str, theirs: str, column: str) -> float | None:
         """The median over the rounds of `ours` through `theirs`; None where one of the two was not measured."""
-        rounds = [self.of(network, name, concurrency) for name in (ours, theirs)]
-        pairs = zip(*rounds, strict=False)  # a run that was broken off has one round less of some
-        ratios = [getattr(one, column) / getattr(other, column) for one, other in pairs]
+        reference = {each.round: getattr(each, column) for each in self.of(network, theirs, concurrency)}
+        rounds = [each for each in self.of(network, ours, concurrency) if each.round in reference]
+        ratios = [getattr(each, column) / reference[each.round] for each in rounds]
         return statistics.median(ratios) if ratios else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .figures import Group
 from .ratios import Run
-from .rounds import COMPARED, CONCURRENCIES, HIGH_CONCURRENCIES
+from .rounds import COMPARED, FULL
 
 READY_S = 10
 HAND_WRITTEN = "FastAPI, Pillow"
@@ -60,7 +60,9 @@ def of_trivial(run: Run) -> Iterator[Target]:
         rounds = run.of(network, name, 1)
         return run.median(network, name, 1, SLOW) / run.median(network, name, 1, MEDIAN) if rounds else None
 
-    yield Target(f"{network}, 1: p99 to the median", 2.0, False, each_ensemble(run, tail))
+    bare = [f"{each:.2f}" for each in map(tail, run.contenders(Group.BARE)) if each is not None]
+    of_images = f" (a bare process, which has only the images' differences: {bare[0]})" if bare else ""
+    yield Target(f"{network}, 1: p99 to the median{of_images}", 2.0, False, each_ensemble(run, tail))
 
 
 def of_resnet50(run: Run) -> Iterator[Target]:
@@ -74,10 +76,10 @@ def of_resnet50(run: Run) -> Iterator[Target]:
 def of_both(run: Run) -> Iterator[Target]:
     direct = next(iter(run.contenders(Group.DIRECT)), None)
     for network in run.networks():
-        for concurrency in (*CONCURRENCIES, *HIGH_CONCURRENCIES):
+        for concurrency in (*FULL.concurrencies, *FULL.high_concurrencies):
             for column, bound in ((RATE, 1.0), (SLOW, 1.0)):
                 yield against(run, network, concurrency, direct, "client preprocessing", column, bound)
-        for concurrency in HIGH_CONCURRENCIES:
+        for concurrency in FULL.high_concurrencies:
             yield at_its_best(run, network, concurrency)
             yield growth(run, network, concurrency)
 

@@ -17,7 +17,7 @@ JOB_TIMEOUT_S = 300
 class Generator:
     """`python -m benchmarks.comparison.load.NAME ARGUMENTS`, which waits for jobs. A context manager.
 
-    All calls raise BenchmarkError where the generator fails or answers too late.
+    All but `receive` raise BenchmarkError where the generator fails or answers too late.
     """
 
     def __init__(self, name: str, *arguments: str) -> None:
@@ -45,25 +45,29 @@ class Generator:
             raise BenchmarkError(f"load generator {self.name}: expected it to run, it has ended") from error
 
     def receive(self) -> dict[str, Any]:
+        """The answer to the job that was sent first; {"error": text} where there is none, or a bad one."""
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             line = self.process.stdout.readline() if selector.select(JOB_TIMEOUT_S) else b""
-        answer: dict[str, Any] = (
-            json.loads(line) if line else {"error": f"no answer within {JOB_TIMEOUT_S} s, or its end"}
-        )
+        if line:
+            return json.loads(line)  # type: ignore[no-any-return]
+        self.process.kill()  # a late answer must not be taken for that to another job
+        return {"error": f"none within {JOB_TIMEOUT_S} s, or before its end"}
+
+    def checked(self, answer: dict[str, Any]) -> dict[str, Any]:
         if "error" in answer:
             raise BenchmarkError(f"load generator {self.name}: expected an answer, got {answer['error']}")
         return answer
 
     def ask(self, job: dict[str, Any]) -> dict[str, Any]:
         self.send(job)
-        return self.receive()
+        return self.checked(self.receive())
 
 
 def start(stack: ExitStack, name: str, *arguments: str, count: int = 1) -> list[Generator]:
     """Start `count` of them, which `stack` will stop, and wait until they are ready."""
     generators = [stack.enter_context(Generator(name, *arguments)) for _ in range(count)]
     for each in generators:
-        each.receive()
+        each.checked(each.receive())
     return generators

@@ -17,7 +17,7 @@ from benchmarks.comparison.load.jobs import serve
 from benchmarks.comparison.load.recorder import Duration, Recorder
 
 ANSWER_TIMEOUT_S = 120
-SEND_BUFFER_BYTES = 4 << 20  # a whole request, so that the event loop seldom waits for a server to read
+CONNECT_PAUSE_S = 0.002  # or one of a server's workers accepts all connections while the others sleep
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
@@ -33,9 +33,11 @@ async def load(job: dict[str, Any]) -> dict[str, Any]:
     """Do one job: host, port, folder of `requests`, concurrency, warm_up_s, window_s. Returns a LoadResult."""
     recorder = Recorder(job["concurrency"], Duration(warm_up_s=job["warm_up_s"], window_s=job["window_s"]))
     requests = itertools.cycle(read_requests(job["requests"]))
-    async with asyncio.TaskGroup() as clients:
-        for _ in range(job["concurrency"]):
-            clients.create_task(one_client(job["host"], job["port"], requests, recorder))
+    clients = []
+    for _ in range(job["concurrency"]):
+        clients.append(asyncio.create_task(one_client(job["host"], job["port"], requests, recorder)))
+        await asyncio.sleep(CONNECT_PAUSE_S)
+    await asyncio.gather(*clients)  # raises the first failure; the end of the event loop cancels the others
     return recorder.result.as_json()
 
 
@@ -64,7 +66,6 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=SEND_BUFFER_BYTES)
         self._send()
 
     def _send(self) -> None:
@@ -77,7 +78,8 @@ class Connection(asyncio.Protocol):
         self._transport.write(next(self._requests))
 
     def _fail(self, error: LoadError) -> None:
-        self.ended.set_exception(error)
+        if not self.ended.done():
+            self.ended.set_exception(error)
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
