@@ -20,6 +20,7 @@ from .plot import draw
 from .ratios import Run
 from .report import report
 from .rounds import FULL, QUICK
+from .serving import NAMES
 from .targets import targets
 
 CSV, PLOT, REPORT = "comparison.csv", "comparison.png", "comparison.md"
@@ -82,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument(
         "--only",
+        type=words_of_a_name,
         action="append",
         default=[],
         metavar="WORDS",
@@ -91,6 +93,12 @@ def parser() -> argparse.ArgumentParser:
         "--output", type=Path, default=ROOT / "build" / "bench", metavar="DIR", help="default: build/bench"
     )
     return result
+
+
+def words_of_a_name(text: str) -> str:
+    if not any(text in name for name in NAMES):
+        raise argparse.ArgumentTypeError(f"expected words of one of {'; '.join(NAMES)}, got {text}")
+    return text
 
 
 if __name__ == "__main__":

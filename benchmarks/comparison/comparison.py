@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,12 +51,26 @@ def compare(plan: Plan) -> tuple[list[Measurement], dict[str, float]]:
     """
     measurements: list[Measurement] = []
     ready_s: dict[str, float] = {}
+    progress = Progress()
+    try:
+        for each in measure_networks(plan, ready_s, progress):
+            measurements.append(each)
+            write_csv(measurements, plan.csv)
+    finally:
+        if len(measurements) < progress.total:
+            print(f"\n{len(measurements)} of {progress.total} measurements were made: {plan.csv}", file=sys.stderr)
+    if not measurements:
+        raise BenchmarkError("expected something to measure, got nothing: the messages are above")
+    return measurements, ready_s
+
+
+def measure_networks(plan: Plan, ready_s: dict[str, float], progress: Progress) -> Iterator[Measurement]:
+    """Fill `ready_s` besides, with the seconds of each start of Triton."""
     analyzer = perf_analyzer_or_none()
-    progress: Progress | None = None
+    sent: Sent | None = None
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         [generator] = start(stack, "http")
-        sent: Sent | None = None
         for name in NETWORKS:
             network = export_network(name, plan.weights, folder / name)
             with ExitStack() as servers:
@@ -68,13 +82,8 @@ def compare(plan: Plan) -> tuple[list[Measurement], dict[str, float]]:
                 sent = sent or write_images(plan.images, tritons["normalized"].options.grpc_url, folder)
                 contenders = start_contenders(servers, plan, network, tritons, generator, analyzer, sent)
                 check_answers(contenders, evenly_spaced(list(sent.files), CHECKED_FILES), network.model)
-                progress = progress or Progress(len(NETWORKS) * plan.schedule.loads(contenders))
-                for each in measure_rounds(name, contenders, plan.schedule, progress):
-                    measurements.append(each)
-                    write_csv(measurements, plan.csv)
-    if progress is not None and progress.failed:
-        print(f"{progress.failed} of {progress.total} measurements failed, their messages are above", file=sys.stderr)
-    return measurements, ready_s
+                progress.total = len(NETWORKS) * plan.schedule.loads(contenders)
+                yield from measure_rounds(name, contenders, plan.schedule, progress)
 
 
 def perf_analyzer_or_none() -> PerfAnalyzer | None:
@@ -113,7 +122,7 @@ def start_contenders(
     analyzer: PerfAnalyzer | None,
     sent: Sent,
 ) -> list[Contender]:
-    """Those that are wanted; raises BenchmarkError where none is."""
+    """Those that are wanted."""
     triton = tritons["normalized"]  # behind the gateways, and of the clients that preprocess
     others = [other for other in OTHERS if any(map(plan.is_wanted, other.encodings))]
     contenders = [*ensembles(tritons, generator, analyzer, sent)]
@@ -121,7 +130,4 @@ def start_contenders(
     if others:
         python = make_environment()
         contenders += start_others(stack, others, network, triton, python, generator, sent, plan.logs)
-    wanted = [each for each in contenders if plan.is_wanted(each.name)]
-    if not wanted:
-        raise BenchmarkError(f"--only: expected words of a contender's name, got {' and '.join(plan.only)}")
-    return wanted
+    return [each for each in contenders if plan.is_wanted(each.name)]

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.errors import BenchmarkError
+
 
 class Group(StrEnum):
     """What a contender is, for the targets and the plot."""
@@ -47,12 +49,15 @@ class Measurement:
 
 
 def combined(results: Sequence[dict[str, Any]]) -> Figures:
-    """Figures of LoadResults that were measured at the same time. NaN for latencies where there is no right answer."""
-    latencies_ms = [latency for result in results for latency in result["latencies_ms"]] or [float("nan")]
+    """Figures of LoadResults that were measured at the same time; BenchmarkError where there is no right answer."""
+    latencies_ms = [latency for result in results for latency in result["latencies_ms"]]
+    errors = sum(result["errors"] for result in results)
+    if not latencies_ms:
+        raise BenchmarkError(f"load: expected answers, got {errors} errors")
     p50_ms, p99_ms = np.percentile(latencies_ms, [50, 99])
     return Figures(
         images_per_s=sum(len(result["latencies_ms"]) / result["seconds"] for result in results),
         p50_ms=float(p50_ms),
         p99_ms=float(p99_ms),
-        errors=sum(result["errors"] for result in results),
+        errors=errors,
     )

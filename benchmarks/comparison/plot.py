@@ -66,7 +66,7 @@ def draw_latencies(axes: Axes, run: Run, network: str) -> None:
     axes.hlines(names, medians, slow, color=TEXT, linewidth=1)
     axes.plot(slow, names, "|", color=TEXT)
     label_bars(axes, medians)
-    axes.set_title(f"{network}: latency of one at a time, ms; the line ends at p99", loc="left", **TITLE)
+    axes.set_title(f"{network}: ms of one at a time, to p99", loc="left", **TITLE)
     dress(axes)
 
 

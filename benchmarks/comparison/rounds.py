@@ -55,9 +55,8 @@ QUICK = Schedule(
 class Progress:
     """Counts the measurements of all networks, and tells each."""
 
-    total: int
+    total: int = 0  # not known before the contenders are
     done: int = 0
-    failed: int = 0
     started: float = 0.0
 
     def begin(self, what: str) -> None:
@@ -73,7 +72,6 @@ class Progress:
 
     def fail(self, error: BenchmarkError) -> None:
         self.done += 1
-        self.failed += 1
         print("failed", flush=True)
         print(error, file=sys.stderr)
 

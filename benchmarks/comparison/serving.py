@@ -15,12 +15,29 @@ from .contenders import Contender, EnsembleOverGrpc, EnsembleOverHttp, InProcess
 from .exports import Network
 from .figures import Group
 from .load.generator import Generator, start
-from .others import CORES, Other, start_other
+from .others import CORES, OTHERS, Other, start_other
 from .processes import pause
 from .requests import HOST, TRITON
 from .rivals.settings import Settings
 
 HAND_OVERS = {"normalized": "FP32", "pixels": "UINT8"}
+DIRECT = "client preprocessing, gRPC"
+BARE = {  # name -> group and transform
+    "bare processes, our transform": (Group.BARE, "ours"),
+    "bare processes, Pillow": (Group.BARE_PILLOW, "pillow"),
+}
+
+
+def ensemble_name(hand_over: str, protocol: str) -> str:
+    return f"ensemble, {HAND_OVERS[hand_over]}, {protocol}"
+
+
+NAMES = [
+    *(ensemble_name(hand_over, protocol) for hand_over in HAND_OVERS for protocol in ("gRPC", "HTTP")),
+    DIRECT,
+    *BARE,
+    *(name for other in OTHERS for name in other.encodings),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +64,10 @@ def ensembles(
 ) -> Iterator[Contender]:
     """Each hand-over over HTTP, and over gRPC where there is a perf_analyzer."""
     for hand_over, server in servers.items():
-        name, pids = f"ensemble, {HAND_OVERS[hand_over]}", [server.process.pid]
+        pids = [server.process.pid]
         if analyzer is not None:
             yield EnsembleOverGrpc(
-                name=f"{name}, gRPC",
+                name=ensemble_name(hand_over, "gRPC"),
                 group=Group.ENSEMBLE,
                 pids=pids,
                 url=server.options.grpc_url,
@@ -58,7 +75,7 @@ def ensembles(
                 inputs=sent.inputs,
             )
         yield EnsembleOverHttp(
-            name=f"{name}, HTTP",
+            name=ensemble_name(hand_over, "HTTP"),
             group=Group.ENSEMBLE,
             pids=pids,
             port=server.options.http_port,
@@ -133,19 +150,17 @@ def start_in_process(
 ) -> Iterator[Contender]:
     """The client that preprocesses, and the bare processes."""
     labels, folder = str(network.labels), str(sent.folder)
-    name = "client preprocessing, gRPC"
-    if is_wanted(name):
+    if is_wanted(DIRECT):
         clients = start(stack, "direct", folder, address(triton), network.name, labels, count=CORES)
         yield InProcess(
-            name=name,
+            name=DIRECT,
             group=Group.DIRECT,
             servers=[triton.process.pid],
             alone=clients[0],
             shared=clients,
             is_threaded=True,
         )
-    for transform, group, words in (("ours", Group.BARE, "our transform"), ("pillow", Group.BARE_PILLOW, "Pillow")):
-        name = f"bare processes, {words}"
+    for name, (group, transform) in BARE.items():
         if is_wanted(name):
             arguments = (folder, str(network.model), labels, transform)
             yield InProcess(
