@@ -38,8 +38,11 @@ class Contender(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class OverHttp:
-    """A server that the HTTP generator loads. `paused` is the process that stands still except while it is asked:
-    LitServe's workers poll, and would take their time from whoever is measured."""
+    """A server that the HTTP generator loads.
+
+    `paused` is the process that stands still except while it is asked: LitServe's workers poll, more than a core's
+    worth, and would take that from whoever is measured.
+    """
 
     name: str
     group: Group
@@ -86,9 +89,8 @@ class EnsembleOverGrpc:
         row = self.analyzer.load(self.url, concurrency, self.inputs, window_s)
         self.images_per_s = rate(row)
         p50_ms, p99_ms = (float(row[f"{name} latency"]) / 1000 for name in ("p50", "p99"))  # from microseconds
-        return Figures(
-            images_per_s=self.images_per_s, p50_ms=p50_ms, p99_ms=p99_ms, errors=0
-        )  # it ends at the first error
+        # It ends at the first error.
+        return Figures(images_per_s=self.images_per_s, p50_ms=p50_ms, p99_ms=p99_ms, errors=0)
 
     def top_class(self, file: Path) -> int:
         return class_of_pipeline(self.url, file)

@@ -26,7 +26,7 @@ def report(run: Run, targets: Iterable[Target], ready_s: Mapping[str, float], su
     starts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in ready_s.items())
     errors = sum(each.errors for each in run.measurements)
     parts += [
-        f"## Targets, by requests in flight; of the ensemble's forms that counts which is fastest at {COMPARED}, the first",
+        f"## Targets, by requests in flight; the form of the ensemble that is fastest at {COMPARED} counts, the first",
         "\n".join(f"- {target}" for target in targets),
         f"Start of Triton to ready: {starts}. Answers that were errors: {errors}.",
     ]
