@@ -22,7 +22,7 @@ from benchmarks.comparison.contenders import EnsembleOverHttp, InProcess
 from benchmarks.comparison.environment import REQUIREMENTS
 from benchmarks.comparison.figures import Group, Measurement, combined
 from benchmarks.comparison.load.generator import Generator, start
-from benchmarks.comparison.load.recorder import Duration
+from benchmarks.comparison.load.recorder import WINDOW_TURNS, Duration
 from benchmarks.comparison.plot import draw
 from benchmarks.comparison.processes import awake, memory_mb, pause, stop, with_descendants
 from benchmarks.comparison.ratios import Run
@@ -131,12 +131,12 @@ def test_errors_are_counted_and_not_timed(generator: Generator, tmp_path: Path) 
 
 def test_each_phase_lasts_until_all_in_flight_were_answered(generator: Generator, tmp_path: Path) -> None:
     (tmp_path / "image").write_bytes(b"x")
-    with answering(0.3) as server:
+    with answering(0.1) as server:
         none = Duration(warm_up_s=0, window_s=0)
         folder = RAW.write([tmp_path / "image"], tmp_path)
         result = generator.ask(job(server.port, folder, concurrency=3, duration=none))
-    assert len(result["latencies_ms"]) == 3
-    assert len(server.bodies) >= 6
+    assert len(result["latencies_ms"]) == 3 * WINDOW_TURNS
+    assert len(server.bodies) >= 3 + 3 * WINDOW_TURNS
 
 
 def test_nobody_who_listens_is_told(generator: Generator, tmp_path: Path) -> None:

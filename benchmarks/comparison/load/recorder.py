@@ -6,10 +6,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
+WINDOW_TURNS = 3  # answers come in batches: of only a few the rate would depend on where the window ends
+
+
 @dataclass(frozen=True, kw_only=True)
 class Duration:
-    """Seconds at least; where answers take longer, each phase lasts until each request in flight has been answered
-    once."""
+    """Seconds at least; where answers take long, the warm-up lasts until there are as many as requests in flight, and
+    the window until there are WINDOW_TURNS times as many."""
 
     warm_up_s: float
     window_s: float
@@ -49,7 +52,8 @@ class Recorder:
                 self.result.errors += 1
             self._answers += 1
             least_s = self._duration.window_s if self._is_warm else self._duration.warm_up_s
-            if self._answers >= self._concurrency and now - self._phase_started >= least_s:
+            turns = WINDOW_TURNS if self._is_warm else 1
+            if self._answers >= turns * self._concurrency and now - self._phase_started >= least_s:
                 self._end_phase(now)
 
     def _end_phase(self, now: float) -> None:
