@@ -5,6 +5,7 @@ NAME ?= $(RECIPE)
 WEIGHTS ?= pretrained
 IMAGE ?=
 IMAGES ?=
+QUICK ?=
 FILES ?= 100000
 LATENCY_MS ?=
 BUDGET_MIN ?=
@@ -12,7 +13,7 @@ ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(NAME)),model_repository,build/$(NAME)/model_repository)
 
-.PHONY: help demo test fuzz setup export repository check serve classify parity perf tune bench-preprocess
+.PHONY: help demo test fuzz setup export repository check serve classify parity perf tune bench bench-preprocess
 .PHONY: bench-backend bench-client bench-precision lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +55,9 @@ perf: repository ## Load the service by perf_analyzer: table, CSV and plot (IMAG
 tune: repository ## Find the settings for this machine, write variant `tuned` (LATENCY_MS=50 BUDGET_MIN=15 IMAGES= NAME=)
 	@$(run) benchmarks.tune --model-repository $(serve_repository) $(if $(BUDGET_MIN),--budget-min $(BUDGET_MIN)) \
 		$(if $(LATENCY_MS),--latency-ms $(LATENCY_MS)) $(ARGS) $(if $(IMAGES),"$(IMAGES)")
+
+bench: setup ## Compare with gateways, other servers, bare processes (QUICK=1 for 5 minutes of 40, WEIGHTS= IMAGES=FOLDER)
+	@$(run) benchmarks.comparison --weights "$(WEIGHTS)" $(if $(QUICK),--quick) $(ARGS) $(if $(IMAGES),"$(IMAGES)")
 
 bench-preprocess: setup ## Time decode, resize and normalize against Pillow's (IMAGES=FOLDER for your own)
 	@$(run) benchmarks.preprocess $(IMAGES) $(ARGS)

@@ -3,11 +3,30 @@
 import sys
 from pathlib import Path
 
+from PIL import Image
+
 from client import ClassificationError, PipelineClient
 from client.command_line.sources import Sources
 from export.calibration import evenly_spaced
 
 from .errors import BenchmarkError
+from .running import sample_photos
+
+PHOTOS = ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg")  # of scikit-image
+LONGER_SIDES = (320, 500, 800, 1600)  # pixels: thumbnails, ImageNet's usual size, web pages, larger photographs
+JPEG_QUALITY = 90
+
+
+def write_photos_of_several_sizes(folder: Path) -> Path:
+    """Write scikit-image's photographs into `folder`, each as JPEG of each of LONGER_SIDES; return the folder."""
+    for name in PHOTOS:
+        photo = Image.open(sample_photos() / name).convert("RGB")
+        for side in LONGER_SIDES:
+            scale = side / max(photo.size)
+            width, height = (round(scale * each) for each in photo.size)
+            resized = photo.resize((width, height), Image.Resampling.BICUBIC)
+            resized.save(folder / f"{Path(name).stem}-{side}.jpg", quality=JPEG_QUALITY)
+    return folder
 
 
 def served_images(url: str, folder: Path, most: int = sys.maxsize) -> list[Path]:

@@ -19,10 +19,10 @@ from client import PipelineClient
 from server.options import ServerOptions, with_free_ports
 from server.process import TritonServer
 
+from .images import PHOTOS
 from .running import positive, run_measurement, sample_photos
 
 FRAME_SHAPE = (1080, 1920, 3)  # 6.2 MB
-PHOTOS = ("rocket.jpg", "coffee.png", "chelsea.png", "astronaut.png")
 AT_A_TIME = 4
 IMAGES = 80  # a round and way
 
