@@ -5,7 +5,6 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-
 WINDOW_TURNS = 3  # answers come in batches: of only a few the rate would depend on where the window ends
 
 
