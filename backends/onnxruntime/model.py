@@ -125,8 +125,8 @@ def session_options(settings: SessionSettings) -> onnxruntime.SessionOptions:
     options.intra_op_num_threads = max(settings.intra_op_thread_count, 0)
     options.inter_op_num_threads = max(settings.inter_op_thread_count, 0)
     options.execution_mode = onnxruntime.ExecutionMode(settings.execution_mode)
-    # Idle threads would wait in a loop and take a core from `preprocess`, whose work is for the same cores.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Between two runs its threads would wait in a loop, and take a core from `preprocess`, which shares the cores.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     options.enable_cpu_mem_arena = settings.enable_mem_arena
     options.enable_mem_pattern = settings.enable_mem_pattern
     options.graph_optimization_level = GRAPH_OPTIMIZATION_LEVELS.get(settings.graph_level, GRAPH_OPTIMIZATION_LEVELS[0])

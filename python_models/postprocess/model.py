@@ -57,13 +57,13 @@ class TritonPythonModel:
     def _rank(
         self, logits: npt.NDArray[np.float32], errors: npt.NDArray[np.object_], parameters: RequestParameters
     ) -> dict[str, npt.NDArray[Any]]:
-        """Logits (N, classes) and error (N, 1) to the four outputs, (N, top_k) each, and error (N, 1), in its place."""
+        """Logits (N, classes) and error (N, 1) to the four outputs: three (N, top_k) and error (N, 1). Writes to both."""
         for row in np.flatnonzero(~np.isfinite(logits).all(axis=1)):
             finite = np.isfinite(logits[row]).sum()
             errors[row, 0] = f"postprocess: not_finite: expected {self.classes} finite logits, got {finite}".encode()
         failed = errors[:, 0].astype(bool)
-        scores = self.to_scores(np.where(failed[:, None], np.float32(0), logits))
-        class_id, score = rank(scores, parameters.top_k, parameters.threshold)
+        logits[failed] = 0
+        class_id, score = rank(self.to_scores(logits), parameters.top_k, parameters.threshold)
         class_id[failed], score[failed] = -1, 0
         return {"class_id": class_id, "score": score, "label": self.labels[class_id], "error": errors}
 

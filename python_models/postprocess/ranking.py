@@ -47,7 +47,7 @@ def rank(
     Returns class_id int32 (N, top_k) and score float32 (N, top_k); -1 and 0 stand where a score is below `threshold`.
     """
     class_id = _highest(scores, top_k) if top_k <= MAX_PASSES else _sorted(scores)[:, :top_k]
-    score = np.take_along_axis(scores, class_id, axis=1)
+    score = scores[np.arange(len(scores))[:, np.newaxis], class_id]
     below = score < np.float32(threshold)
     class_id[below], score[below] = -1, 0
     return class_id, score
