@@ -57,7 +57,7 @@ class TritonPythonModel:
     def _rank(
         self, logits: npt.NDArray[np.float32], errors: npt.NDArray[np.object_], parameters: RequestParameters
     ) -> dict[str, npt.NDArray[Any]]:
-        """Logits (N, classes) and error (N, 1) to the four outputs: three (N, top_k) and error (N, 1). Writes to both."""
+        """Logits (N, classes) and error (N, 1), both overwritten, to three outputs (N, top_k) and error (N, 1)."""
         for row in np.flatnonzero(~np.isfinite(logits).all(axis=1)):
             finite = np.isfinite(logits[row]).sum()
             errors[row, 0] = f"postprocess: not_finite: expected {self.classes} finite logits, got {finite}".encode()

@@ -1,4 +1,4 @@
-"""FastAPI in front of Triton, as tutorials have it: one process, base64 in JSON, Pillow, and an `async def` that blocks.
+"""FastAPI in front of Triton, as tutorials have it: one process, base64 in JSON, Pillow, an `async def` that blocks.
 
 The event loop stands still while it decodes and while Triton computes. With `def` instead FastAPI would take a thread
 for each request; improved_gateway.py goes further.
