@@ -2,7 +2,9 @@
 
 import importlib.util
 import os
+import re
 import shutil
+import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ CONTAINER_TRITONSERVER = Path("/opt/tritonserver/bin/tritonserver")
 # An image takes and frees some megabytes, which the C library would give back to the system and take again, zeroed,
 # for each: 0.2 ms of 3. These are the largest values that it may come to by itself, in bytes: larger blocks go back.
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
+HELP_TIMEOUT_S = 30
 STUB_NAME = "triton_python_backend_stub"
 
 
@@ -42,6 +45,19 @@ class Installation:
         if self.is_wheel:
             return self.root / "python_backend_stubs" / python_version() / STUB_NAME
         return self.backends / "python" / STUB_NAME
+
+    def takes_option(self, name: str) -> bool:
+        """Whether this release of tritonserver lists the option, such as "--grpc-infer-thread-count", in its --help."""
+        outcome = subprocess.run(
+            [self.tritonserver, "--help"],
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=HELP_TIMEOUT_S,
+        )
+        return re.search(rf"{re.escape(name)}\b", outcome.stdout) is not None
 
     @property
     def library_folders(self) -> list[Path]:

@@ -27,6 +27,8 @@ STOP_TIMEOUT_S = 8  # then it is killed
 KILL_TIMEOUT_S = 1  # for the system to clear away what was killed
 POLL_S = 0.05
 LOG_LINES = 5
+GRPC_THREADS = "--grpc-infer-thread-count"
+MIN_GRPC_THREADS, MAX_GRPC_THREADS = 2, 16  # Triton's own default, which an ensemble soon needs more than; 128 at most
 ADMIN_KEY_HEADER = "triton-admin-key"
 
 LIBC = ctypes.CDLL(None)
@@ -225,6 +227,8 @@ def command_line(
     ]
     if not Path("/dev/nvidiactl").exists():  # no driver: the GPU metrics would only complain
         command.append("--allow-gpu-metrics=false")
+    if not installation.is_wheel and installation.takes_option(GRPC_THREADS):  # the wheel's does not
+        command.append(f"{GRPC_THREADS}={min(max(os.cpu_count() or 1, MIN_GRPC_THREADS), MAX_GRPC_THREADS)}")
     return command
 
 

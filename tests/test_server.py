@@ -24,7 +24,7 @@ from server import checks
 from server.__main__ import serve
 from server.errors import ServerError
 from server.installation import Installation, find_installation
-from server.process import TritonServer
+from server.process import TritonServer, command_line
 from server.signals import StoppedBySignal
 from tests.running import child, leftovers, processes_of, server_options
 
@@ -458,3 +458,17 @@ def test_version_folders_that_were_never_filled(repository: Path) -> None:
 def test_a_path_that_is_no_tritonserver(tmp_path: Path) -> None:
     with pytest.raises(ServerError, match="--tritonserver: expected an executable file, got "):
         find_installation(tmp_path)
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["newer release", "older release"])
+def test_grpc_handler_threads_are_set_where_the_release_takes_them(listed: bool, tmp_path: Path) -> None:
+    """The wheel's release does not: a script stands for the --help of a container's."""
+    script = tmp_path / "tritonserver" / "bin" / "tritonserver"
+    script.parent.mkdir(parents=True)
+    option = "--grpc-infer-thread-count <integer>" if listed else "--grpc-infer-allocation-pool-size <integer>"
+    script.write_text(f"#!/bin/sh\necho 'Usage: tritonserver [options]' >&2\necho '  {option}' >&2\nexit 1\n")
+    script.chmod(0o755)
+    words = command_line(server_options(tmp_path), Installation(script), tmp_path, "prefix")
+    found = [word for word in words if word.startswith("--grpc-infer-thread-count=")]
+    assert len(found) == listed
+    assert all(2 <= int(word.partition("=")[2]) <= 16 for word in found)
