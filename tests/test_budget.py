@@ -4,8 +4,12 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
 
 from python_models.preprocess.budget import PixelBudget
+from python_models.preprocess.formats import Header
 
 DEADLINE_S = 30
 
@@ -29,6 +33,25 @@ def test_threads_never_hold_more_than_the_budget_and_all_get_their_turn() -> Non
             one.result(DEADLINE_S)
     assert held == 0
     assert 40 < most <= 100  # several at a time, and never too many
+
+
+def test_fractions_of_pixels_leave_room_for_the_largest_image() -> None:
+    """As numbers with a fraction, what was taken and given back would not add up to the whole again."""
+    one = Header(format="JPEG", width=1, height=1, cost=1.1, data=b"", decode=lambda _: np.zeros((1, 1, 3), np.uint8))
+    budget = PixelBudget(1000)
+
+    def work() -> None:
+        for width in range(1, 450):
+            first, second = (replace(one, width=pixels).cost_pixels for pixels in (width, width // 2))
+            with budget.spent(first), budget.spent(second):
+                pass
+            with budget.spent(1000):
+                pass
+
+    thread = threading.Thread(target=work, daemon=True)  # a daemon, for it would wait for ever
+    thread.start()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
 
 
 def test_what_fails_gives_its_share_back() -> None:

@@ -39,8 +39,8 @@ class TritonPythonModel:
         self.table = normalization_table(self.config.mean, self.config.std)
         self.budget = PixelBudget(self.config.max_image_pixels)
         self.threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
-        warm_up = self._start(SAMPLES[self.input_name](), map)  # an image that the limits refuse warms up less
-        self._respond(*warm_up)
+        _, errors = self._start(SAMPLES[self.input_name](), map)
+        list(errors)  # warm-up, which fails the load where it fails; an image that the limits refuse warms up less
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request, in order. The images of a batch are worked on at the same time, on every core."""

@@ -1,5 +1,6 @@
 """What is known of a file before any of its pixels is decoded."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,9 +29,9 @@ class Header:
     decode: "Callable[[Header], npt.NDArray[np.uint8]]"
 
     @property
-    def cost_pixels(self) -> float:
-        """What decoding takes, as a number of ordinary pixels, which compares with max_image_pixels."""
-        return self.width * self.height * max(self.cost, 1)
+    def cost_pixels(self) -> int:
+        """What decoding takes, as a whole number of ordinary pixels, which compares with max_image_pixels."""
+        return math.ceil(self.width * self.height * max(self.cost, 1))
 
 
 def truncated(format: str, end: str, data: bytes) -> InvalidImageError:
