@@ -4,6 +4,7 @@ PyPI has its binary in two places: the package perf-analyzer, which needs glibc 
 tritonclient, of which 2.50.0 is the last with one that also starts on an older glibc.
 """
 
+import argparse
 import base64
 import contextlib
 import csv
@@ -168,6 +169,24 @@ def _shared_memory_of(pid: int) -> set[Path]:
         fields = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
         return {Path(line[-1]) for line in fields if line[-1].startswith("/dev/shm/")}
     return set()
+
+
+def add_window_option(parser: argparse.ArgumentParser) -> None:
+    """Add --window-s, the `window_s` of `load`."""
+    parser.add_argument(
+        "--window-s",
+        type=_window_seconds,
+        default=WINDOW_S,
+        metavar="S",
+        help=f"a measurement has {WINDOWS} windows; longer ones make p99 steadier (default: %(default)s)",
+    )
+
+
+def _window_seconds(text: str) -> float:
+    value = float(text)
+    if not 0.1 <= value <= 600:
+        raise argparse.ArgumentTypeError(f"expected 0.1 to 600, got {text}")
+    return value
 
 
 def rate(row: Mapping[str, str]) -> float:

@@ -37,14 +37,6 @@ def positive(text: str) -> int:
     return value
 
 
-def window_seconds(text: str) -> float:
-    """How long one of perf_analyzer's windows lasts."""
-    value = float(text)
-    if not 0.1 <= value <= 600:
-        raise argparse.ArgumentTypeError(f"expected 0.1 to 600, got {text}")
-    return value
-
-
 def left(seconds: float) -> str:
     return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
 

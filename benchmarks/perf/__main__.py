@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.images import served_images
-from benchmarks.perf_analyzer import WINDOW_S, WINDOWS, PerfAnalyzer, find_perf_analyzer
-from benchmarks.running import left, make_output, positive, run_measurement, sample_photos, window_seconds
+from benchmarks.perf_analyzer import WINDOWS, PerfAnalyzer, add_window_option, find_perf_analyzer
+from benchmarks.running import left, make_output, positive, run_measurement, sample_photos
 from client.connection import Connection
 from server.installation import ROOT
 from server.options import ServerOptions, with_free_ports
@@ -144,13 +144,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="N,N,...",
         help=f"requests in flight (default: {','.join(map(str, CONCURRENCIES))})",
     )
-    result.add_argument(
-        "--window-s",
-        type=window_seconds,
-        default=WINDOW_S,
-        metavar="S",
-        help=f"a measurement has {WINDOWS} windows; longer ones make p99 steadier (default: %(default)s)",
-    )
+    add_window_option(result)
     result.add_argument(
         "--output", type=Path, default=ROOT / "build" / "perf", metavar="DIR", help="default: build/perf"
     )

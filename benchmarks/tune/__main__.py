@@ -19,8 +19,8 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.images import served_images
 from benchmarks.perf.inputs import MOST_FILES
 from benchmarks.perf.server_statistics import FIRST_STEP
-from benchmarks.perf_analyzer import WINDOW_S, WINDOWS, find_perf_analyzer, write_input_data
-from benchmarks.running import left, make_output, run_measurement, sample_photos, window_seconds
+from benchmarks.perf_analyzer import add_window_option, find_perf_analyzer, write_input_data
+from benchmarks.running import left, make_output, run_measurement, sample_photos
 from export.tuned import TUNED, variant_path
 from server.installation import ROOT
 from server.options import ServerOptions
@@ -173,13 +173,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--budget-min", type=positive_number, default=BUDGET_MIN, metavar="MIN", help="default: %(default)s"
     )
-    result.add_argument(
-        "--window-s",
-        type=window_seconds,
-        default=WINDOW_S,
-        metavar="S",
-        help=f"a measurement has {WINDOWS} windows; longer ones make p99 steadier (default: %(default)s)",
-    )
+    add_window_option(result)
     result.add_argument(
         "--output", type=Path, default=ROOT / "build" / "tune", metavar="DIR", help="default: build/tune"
     )
