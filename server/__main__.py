@@ -1,8 +1,8 @@
-"""`python -m server`: serve a model repository until a signal says to stop."""
+"""`python -m server`: serve a model repository until a signal says to stop, whatever dies meanwhile."""
 
 import argparse
 import ipaddress
-import signal
+import logging
 import sys
 import time
 from pathlib import Path
@@ -17,6 +17,7 @@ EXIT_FAILED = 1
 def main(arguments: list[str] | None = None) -> int:
     options, tritonserver = parse(arguments)
     stop_on_signals()
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     try:
         return serve(options, tritonserver)
     except ServerError as error:
@@ -28,21 +29,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def serve(options: ServerOptions, tritonserver: Path | None) -> int:
-    """Start, wait for readiness, print the endpoints, and return Triton's exit status at its end."""
+    """Serve until a signal, print the endpoints when all is ready, and return Triton's exit status at its end."""
     with signals_blocked():  # numpy's import turns an exception in it into another
-        from .process import TritonServer
+        from .watchdog.supervisor import supervise
 
     started = time.monotonic()
-    with TritonServer(options, tritonserver) as server:
-        show_findings(options)
-        server.wait_until_ready()
-        try:  # whoever has read the message may already send a signal
-            print(endpoints(options, time.monotonic() - started), flush=True)
-            status = server.wait()
-        except StoppedBySignal as stopped:
-            return server.stop(signal.SIGINT if stopped.number == signal.SIGINT else signal.SIGTERM)
-        print(f"Triton ended by itself, with status {status}", file=sys.stderr)
-        return status
+    return supervise(
+        options,
+        tritonserver,
+        while_loading=lambda: show_findings(options),
+        on_ready=lambda: print(endpoints(options, time.monotonic() - started), flush=True),
+    )
 
 
 def show_findings(options: ServerOptions) -> None:
@@ -60,6 +57,7 @@ def endpoints(options: ServerOptions, seconds: float) -> str:
         f"  gRPC     {options.grpc_url}\n"
         f"  HTTP     {options.http_url}\n"
         f"  metrics  http://{options.client_host}:{options.metrics_port}/metrics\n"
+        f"  health   {options.health_url}/ready and /live, /metrics of the watchdog\n"
         "Ctrl-C stops it."
     )
 
@@ -84,6 +82,13 @@ def parse(arguments: list[str] | None) -> tuple[ServerOptions, Path | None]:
         parser.add_argument(f"--{name}-port", type=port_number, default=port, metavar="N", help="default: %(default)s")
     parser.add_argument(
         "--ready-timeout-s", type=positive, default=defaults.ready_timeout_s, metavar="S", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--drain-timeout-s",
+        type=positive,
+        default=defaults.drain_timeout_s,
+        metavar="S",
+        help="after SIGTERM go on serving until nobody asks any more, at most so long (default: %(default)s)",
     )
     parser.add_argument("--log", type=Path, metavar="FILE", help="write Triton's log there (default: the console)")
     parser.add_argument("triton_arguments", nargs="*", metavar="-- ARGUMENT", help="for tritonserver")

@@ -78,20 +78,22 @@ def check_stub(installation: Installation) -> list[str]:
 
 
 def check_ports(options: ServerOptions) -> list[str]:
-    """Each port must be free on the address that the server binds to."""
+    """Each port of Triton must be free on the address that the server binds to."""
     if len(set(options.ports.values())) < len(options.ports):
-        return [f"ports: expected three different ones, got {options.ports}"]
-    problems = []
-    for name, port in options.ports.items():
-        error = bind_error(options.host, port)
-        if error is not None and error.errno == errno.EADDRINUSE:
-            problems.append(
-                f"port {port} ({name}): expected it to be free on {options.host}, got one in use: stop what uses it "
-                f"(`ss -ltnp 'sport = :{port}'` shows it), or give --{name}-port another number"
-            )
-        elif error is not None:
-            problems.append(f"port {port} ({name}): expected to bind to {options.host}, got: {error.strerror}")
-    return problems
+        return [f"ports: expected four different ones, got {options.ports}"]
+    return [problem for name, port in options.triton_ports.items() for problem in check_port(options.host, name, port)]
+
+
+def check_port(host: str, name: str, port: int) -> list[str]:
+    error = bind_error(host, port)
+    if error is None:
+        return []
+    if error.errno == errno.EADDRINUSE:
+        return [
+            f"port {port} ({name}): expected it to be free on {host}, got one in use: stop what uses it "
+            f"(`ss -ltnp 'sport = :{port}'` shows it), or give --{name}-port another number"
+        ]
+    return [f"port {port} ({name}): expected to bind to {host}, got: {error.strerror}"]
 
 
 def check_shared_memory() -> list[str]:

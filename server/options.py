@@ -19,13 +19,19 @@ class ServerOptions:
     http_port: int = 8000
     grpc_port: int = 8001
     metrics_port: int = 8002
+    health_port: int = 8003  # of the watchdog
     ready_timeout_s: float = 120
+    drain_timeout_s: float = 10  # for load balancers to send requests elsewhere, after SIGTERM
     log: Path | None = None  # Triton's log; None for the console
     triton_arguments: tuple[str, ...] = ()  # handed to tritonserver as they are
 
     @property
-    def ports(self) -> dict[str, int]:
+    def triton_ports(self) -> dict[str, int]:
         return {"http": self.http_port, "grpc": self.grpc_port, "metrics": self.metrics_port}
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return {**self.triton_ports, "health": self.health_port}
 
     @property
     def variant(self) -> str | None:
@@ -34,6 +40,10 @@ class ServerOptions:
         parser.add_argument("--model-config-name", nargs="?")
         found, _ = parser.parse_known_args(self.triton_arguments)
         return found.model_config_name or None
+
+    @property
+    def health_url(self) -> str:
+        return f"http://{self.client_host}:{self.health_port}"
 
     @property
     def client_host(self) -> str:
@@ -68,8 +78,8 @@ def bind_error(host: str, port: int) -> OSError | None:
 def with_free_ports(options: ServerOptions) -> ServerOptions:
     """Replace each port of `options` that is in use, or 0, by a free one."""
     with contextlib.ExitStack() as stack:  # each stays bound until all are chosen, so that no two are the same
-        http, grpc, metrics = (_bind(stack, options.host, port) for port in options.ports.values())
-    return replace(options, http_port=http, grpc_port=grpc, metrics_port=metrics)
+        http, grpc, metrics, health = (_bind(stack, options.host, port) for port in options.ports.values())
+    return replace(options, http_port=http, grpc_port=grpc, metrics_port=metrics, health_port=health)
 
 
 def _bind(stack: contextlib.ExitStack, host: str, wanted: int) -> int:

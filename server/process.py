@@ -2,8 +2,6 @@
 
 import contextlib
 import ctypes
-import http.client
-import json
 import os
 import resource
 import secrets
@@ -14,13 +12,14 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 from .checks import STACK_BYTES, find_problems, read_config
 from .errors import ServerError
 from .installation import Installation, backend_directory, find_installation
 from .options import ServerOptions
 from .signals import STOPPING, StoppedBySignal, signals_blocked, signals_ignored
+from .triton_http import ADMIN_KEY_HEADER, TritonHttp
 
 DRAIN_TIMEOUT_S = 6  # for requests in flight, when the server is told to stop
 STOP_TIMEOUT_S = 8  # then it is killed
@@ -29,7 +28,6 @@ POLL_S = 0.05
 LOG_LINES = 5
 GRPC_THREADS = "--grpc-infer-thread-count"
 MIN_GRPC_THREADS, MAX_GRPC_THREADS = 2, 16  # Triton's own default, which an ensemble soon needs more than; 128 at most
-ADMIN_KEY_HEADER = "triton-admin-key"
 
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>: the signal that a process gets when its parent dies
@@ -41,7 +39,10 @@ class TritonServer:
     Raises ServerError, with every problem and its cure, where the machine or the repository is not fit.
     """
 
-    def __init__(self, options: ServerOptions, tritonserver: Path | None = None) -> None:
+    def __init__(
+        self, options: ServerOptions, tritonserver: Path | None = None, restart_of: "TritonServer | None" = None
+    ) -> None:
+        """A restart keeps the admin key and writes on in the log."""
         self.options = options
         self.installation = find_installation(tritonserver)
         problems = find_problems(options, self.installation)
@@ -50,7 +51,9 @@ class TritonServer:
         # The folder and the shared memory bear one name, told from any other server's: both are removed after a kill.
         self._folder = Path(tempfile.mkdtemp(prefix=f"triton-of-{os.getpid()}-"))
         self._log: IO[bytes] | None = None
-        self._admin_key = secrets.token_urlsafe()
+        admin_key: str = restart_of.http.admin_key if restart_of else secrets.token_urlsafe()
+        self.http: TritonHttp = TritonHttp(options.client_host, options.http_port, admin_key)
+        self._log_mode = "ab" if restart_of else "wb"
         try:
             with signals_blocked():
                 self.process = self._start()
@@ -62,11 +65,11 @@ class TritonServer:
         try:
             backends = backend_directory(self.installation, self._folder)
             if self.options.log is not None:
-                self._log = _open_log(self.options.log)
+                self._log = _open_log(self.options.log, self._log_mode)
             return subprocess.Popen(
                 [
                     *command_line(self.options, self.installation, backends, self._folder.name),
-                    *restrictions(self.options, self._admin_key),
+                    *restrictions(self.options, self.http.admin_key),
                     *self.options.triton_arguments,
                 ],
                 env=self.installation.environment(),
@@ -95,7 +98,7 @@ class TritonServer:
         `ready_timeout_s`.
         """
         deadline = time.monotonic() + self.options.ready_timeout_s
-        while not self._is_live():
+        while not self.http.is_live():
             if self.process.poll() is not None:
                 raise ServerError(f"Triton ended with status {self.exit_status} before it was ready{self._log_hint()}")
             if time.monotonic() > deadline:
@@ -106,16 +109,9 @@ class TritonServer:
             time.sleep(POLL_S)
         self._check_models()
 
-    def _is_live(self) -> bool:
-        try:
-            status, _ = self._ask("GET", "/v2/health/live")
-        except (OSError, http.client.HTTPException):
-            return False
-        return status == 200
-
     def _check_models(self) -> None:
         """Triton opens its ports when all models are loaded or have failed; the index has their reasons."""
-        status, models = self._ask("POST", "/v2/repository/index")
+        status, models = self.http.index()
         if status != 200:  # a server that took the port at the same moment asks for its own key
             raise ServerError(
                 f"port {self.options.http_port} (http): expected the server just started, got another's answer, HTTP "
@@ -136,27 +132,12 @@ class TritonServer:
         path = self.options.repository / model / "config.pbtxt"
         return path.is_file() and read_config(path).platform == "ensemble"
 
-    def _ask(self, method: str, path: str) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection(self.options.client_host, self.options.http_port, timeout=10)
-        try:
-            connection.request(method, path, headers={ADMIN_KEY_HEADER: self._admin_key})
-            reply = connection.getresponse()
-            body = reply.read()
-            return reply.status, json.loads(body) if body else None
-        finally:
-            connection.close()
-
     def _log_hint(self) -> str:
         """Where Triton's log is in a file: its name, and its last lines, in which the cause stands."""
         if self.options.log is None:
             return ""
         last = self.options.log.read_text("utf-8", "replace").splitlines()[-LOG_LINES:]
         return "\n".join([f"; the end of its log {self.options.log}:", *last])
-
-    def wait(self) -> int:
-        """Wait for Triton's end and return its exit status (128 + n where signal n killed it)."""
-        self.process.wait()
-        return self.exit_status
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int:
         """Have Triton finish its requests and end, within 10 s, leave no process and no shared memory behind.
@@ -196,10 +177,10 @@ class TritonServer:
             self._log.close()
 
 
-def _open_log(path: Path) -> IO[bytes]:
+def _open_log(path: Path, mode: str) -> IO[bytes]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("wb")
+        return path.open(mode)
     except OSError as error:
         raise ServerError(f"log: expected a file that can be written, got {path}: {error.strerror}") from error
 

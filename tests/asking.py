@@ -8,13 +8,18 @@ import numpy.typing as npt
 import tritonclient.grpc
 import tritonclient.http
 
+from server.options import ServerOptions
 from server.process import TritonServer
 
 PROTOCOLS: dict[str, ModuleType] = {"grpc": tritonclient.grpc, "http": tritonclient.http}
 
 
 def connect(server: TritonServer, protocol: str) -> Any:
-    port = server.options.grpc_port if protocol == "grpc" else server.options.http_port
+    return connect_to(server.options, protocol)
+
+
+def connect_to(options: ServerOptions, protocol: str) -> Any:
+    port = options.grpc_port if protocol == "grpc" else options.http_port
     return PROTOCOLS[protocol].InferenceServerClient(f"127.0.0.1:{port}")
 
 

@@ -20,6 +20,7 @@ def server_options(repository: Path, *triton_arguments: str) -> ServerOptions:
             http_port=0,
             grpc_port=0,
             metrics_port=0,
+            health_port=0,
             log=repository.parent / "triton.log",
             triton_arguments=triton_arguments,
         )
@@ -76,6 +77,23 @@ def triton_command_lines() -> list[str]:
         with contextlib.suppress(OSError):  # it ended meanwhile
             lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return [line for line in lines if "tritonserver" in line or "triton_python_backend_stub" in line]
+
+
+def triton_of(launcher_pid: int) -> int:
+    """The process number of the Triton that a `python -m server` runs."""
+    (found,) = (
+        int(path.name)
+        for path in Path("/proc").glob("[0-9]*")
+        if parent_of(path) == launcher_pid and b"tritonserver" in (path / "cmdline").read_bytes()
+    )
+    return found
+
+
+def parent_of(process: Path) -> int | None:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it has ended meanwhile
+        return None
 
 
 def leftovers(launcher_pid: int) -> list[Path]:

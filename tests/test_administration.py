@@ -39,7 +39,8 @@ from client.administration import (
 )
 from client.command_line.columns import columns, number
 from client.command_line.live import sparkline, time_bar
-from server.process import ADMIN_KEY_HEADER, TritonServer
+from server.process import TritonServer
+from server.triton_http import ADMIN_KEY_HEADER
 from tests.asking import ask, connect
 from tests.running import child, grpc_url, http_url, server_options, started
 
@@ -55,7 +56,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def http_key(server: TritonServer) -> list[str]:
-    return ["--header", f"{ADMIN_KEY_HEADER}={server._admin_key}"]
+    return ["--header", f"{ADMIN_KEY_HEADER}={server.http.admin_key}"]
 
 
 @pytest.fixture(params=["grpc", "http"])

@@ -210,7 +210,7 @@ def test_a_killed_server_is_told_of_or_waited_for(own_repository: Path, photos: 
                 patient = [threads.submit(ask, *way, None) for way in ways]
                 time.sleep(1)
                 server.process.send_signal(signal.SIGKILL)
-                server.wait()
+                server.process.wait()
             with TritonServer(options) as server:
                 server.wait_until_ready()
                 time.sleep(2.5)  # gRPC waits up to 2 s before it connects again

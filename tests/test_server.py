@@ -147,28 +147,10 @@ def test_a_server_that_hangs_is_killed_and_its_stubs_ended(repository: Path) -> 
     assert leftovers(os.getpid()) == before
 
 
-def test_tritons_own_exit_status_is_returned(repository: Path) -> None:
-    with popen(repository) as process:
-        wait_for(process, "Ctrl-C stops it.")
-        (triton,) = [int(path.name) for path in Path("/proc").glob("[0-9]*") if is_triton(path, process.pid)]
-        os.kill(triton, signal.SIGKILL)
-        assert process.wait(timeout=15) == 128 + signal.SIGKILL
-        assert process.stdout is not None
-        assert "Triton ended by itself, with status 137" in process.stdout.read()
-    assert processes_of(repository, within_s=5) == []
-
-
-def is_triton(path: Path, parent: int) -> bool:
-    try:
-        return (path / "stat").read_text().rpartition(")")[2].split()[1] == str(parent)
-    except OSError:
-        return False
-
-
 def test_it_listens_on_loopback_only(repository: Path) -> None:
     with TritonServer(server_options(repository)) as server:
         server.wait_until_ready()
-        for port in server.options.ports.values():
+        for port in server.options.triton_ports.values():
             wait_for_port("127.0.0.1", port)
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.2", port), timeout=5)
@@ -276,7 +258,7 @@ def test_an_address_of_another_machine(repository: Path) -> None:
 def test_one_port_given_twice(repository: Path) -> None:
     outcome = run(repository, "--http-port=18123", "--grpc-port=18123")
     assert outcome.returncode == 1
-    assert "ports: expected three different ones, got " in outcome.stderr
+    assert "ports: expected four different ones, got " in outcome.stderr
 
 
 @pytest.mark.parametrize("name", ["with space", "übung"])

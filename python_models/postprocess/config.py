@@ -6,8 +6,8 @@ from typing import Any
 
 from .ranking import ACTIVATIONS
 
-# Keys of `parameters` that Triton's Python backend reads itself.
-TRITONS_OWN_KEYS = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"}
+# Keys of `parameters` that Triton's Python backend reads itself, and the one by which a watchdog tells two loads apart.
+OTHERS_KEYS = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS", "LOADED_AGAIN"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class PostprocessConfig:
     def from_model_config(cls, text: str) -> "PostprocessConfig":
         """Read the model configuration as Triton hands it over: JSON, every parameter a string that holds JSON."""
         entries = json.loads(text).get("parameters", {}).items()
-        ours = {key: entry["string_value"] for key, entry in entries if key not in TRITONS_OWN_KEYS}
+        ours = {key: entry["string_value"] for key, entry in entries if key not in OTHERS_KEYS}
         if unknown := sorted(ours.keys() - {"activation"}):
             raise ValueError(f"config.pbtxt parameters: expected only activation, got also {unknown}")
         return cls(**{key: _parse(key, value) for key, value in ours.items()})

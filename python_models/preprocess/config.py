@@ -10,8 +10,8 @@ from .decode import Limits
 
 Config = TypeVar("Config", bound="FrameConfig")
 
-# Keys of `parameters` that Triton's Python backend reads itself.
-TRITONS_OWN_KEYS = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS"}
+# Keys of `parameters` that Triton's Python backend reads itself, and the one by which a watchdog tells two loads apart.
+OTHERS_KEYS = {"EXECUTION_ENV_PATH", "FORCE_CPU_ONLY_INPUT_TENSORS", "LOADED_AGAIN"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class FrameConfig:
     def from_model_config(cls: type[Config], text: str) -> Config:  # not typing.Self: the container's Python is 3.10
         """Read the model configuration as Triton hands it over: JSON, every parameter a string that holds JSON."""
         entries = json.loads(text).get("parameters", {}).items()
-        ours = {key: entry["string_value"] for key, entry in entries if key not in TRITONS_OWN_KEYS}
+        ours = {key: entry["string_value"] for key, entry in entries if key not in OTHERS_KEYS}
         wanted = {field.name for field in fields(cls)}
         try:
             if ours.keys() != wanted:
