@@ -7,13 +7,14 @@ IMAGE ?=
 IMAGES ?=
 QUICK ?=
 FILES ?= 100000
+MINUTES ?= 30
 LATENCY_MS ?=
 BUDGET_MIN ?=
 ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(NAME)),model_repository,build/$(NAME)/model_repository)
 
-.PHONY: help demo test fuzz setup export repository check serve classify parity perf tune bench bench-preprocess
+.PHONY: help demo test fuzz chaos soak setup export repository check serve classify parity perf tune bench bench-preprocess
 .PHONY: bench-backend bench-client bench-precision lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +28,12 @@ test: ## Set up, then prove it: all tests, through the real server (ARGS='-k top
 
 fuzz: ## Decode damaged image files of all formats (FILES=100000 ARGS="--seed 1")
 	@$(PYTHON) -m server.setup --dev && $(run) tests.fuzz_decoder --files $(FILES) $(ARGS)
+
+chaos: ## Harm the service under good traffic, and count what becomes of that (QUICK=1)
+	@$(PYTHON) -m server.setup --dev && $(run) tests.chaos $(if $(QUICK),--quick) $(ARGS)
+
+soak: ## Ask it for everything, and see whether its memory grows (MINUTES=30)
+	@$(PYTHON) -m server.setup --dev && $(run) tests.soak --minutes $(MINUTES) $(ARGS)
 
 setup: ## Make .venv with pinned dependencies (PYTHON=python3.12 picks the Python of a new one)
 	@$(PYTHON) -m server.setup

@@ -6,7 +6,6 @@ again, 4 by the project's client, which does.
 """
 
 import argparse
-import shutil
 import sys
 import tempfile
 import time
@@ -14,23 +13,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.running import export_repository, make_output, run_measurement
+from benchmarks.running import make_output, run_measurement
 from server.installation import ROOT
 
+from .bench import RECIPE, Bench
 from .connections import bad_clients, uploads
 from .deployment import corrupt_files
 from .fault import Fault, Row, observe
 from .images import hostile_images
-from .load import Load, Photo
+from .load import Load
 from .malformed import bad_requests
 from .memory import OWN_SHARED_MEMORY_MB, full_shared_memory, out_of_memory
 from .overload import overload
-from .photos import right_photos
 from .processes import kills, stops, triton_killed
 from .service import Service
 from .table import table
 
-RECIPE = "efficientnet_lite0"
 OUTPUT = ROOT / "build" / "chaos"
 REPORT = "chaos.md"
 EXIT_MISSED = 1
@@ -99,21 +97,6 @@ def measure(options: argparse.Namespace) -> int:
         f"\n{report}\n\n{len(rows)} faults in {time.monotonic() - began_s:.0f} s, {missed} of them with a limit missed"
     )
     return EXIT_MISSED if missed or not rows else 0
-
-
-class Bench:
-    """A repository to harm, and services of it, one at a time."""
-
-    def __init__(self, folder: Path, repository: Path | None) -> None:
-        self.folder = folder
-        original = repository or export_repository(RECIPE, "pretrained", folder / "export")
-        self.repository = Path(shutil.copytree(original, folder / "repository"))
-        (folder / "photos").mkdir()
-        with self.service() as service:
-            self.photos: list[Photo] = right_photos(service.options, folder / "photos")
-
-    def service(self, shared_memory_mb: int | None = None) -> Service:
-        return Service(self.repository, self.folder, shared_memory_mb)
 
 
 def every_row(bench: Bench, quick: bool, only: str | None) -> Iterator[Row]:

@@ -21,7 +21,6 @@ VANISHING, SLOW, DROPPED, QUICK_DROPPED = 200, 50, 10_000, 400
 SLOW_S = 10
 AT_ONCE = 500
 UPLOADS_MB, QUICK_UPLOADS_MB = (5, 12, 30, 60, 100), (30,)
-MOST_MB = 64  # max_image_bytes
 CURL_TIMEOUT_S = 120
 
 
@@ -59,7 +58,7 @@ def vanish_over_http(service: Service, data: bytes) -> None:
 def vanish_over_grpc(service: Service, cancels: bool) -> None:
     client = connect_to(service.options, "grpc")
     call = client.async_infer(
-        "pipeline", [tensor("grpc", "raw_image", padded([coffee().read_bytes()]))], lambda *_: None
+        "pipeline", [tensor("grpc", "raw_image", padded([coffee().read_bytes()]))], lambda result, error: None
     )
     time.sleep(0.01)
     if cancels:

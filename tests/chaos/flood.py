@@ -17,8 +17,10 @@ from .load import Outcome, judge
 from .messages import class_of_reply
 
 ANSWER_TIMEOUT_S = 60  # a full queue of a slow network takes its time
+MOST_IN_FLIGHT = 5120  # of a service that refuses none; what is beyond is not sent, and lost
 TICK_S = 0.01
-PROBES_S, PROBE_EVERY_S = 10, 0.1
+PROBES_S, PROBE_EVERY_S = 40, 0.1  # at most, until one is answered at once
+AT_ONCE_S = 1
 CONTENT_LENGTH = b"content-length:"
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -87,17 +89,24 @@ class Flood:
         while (now_s := time.monotonic() - began_s) < seconds:
             late_s = max(late_s, now_s - sent / rate)
             while sent < now_s * rate:
-                start(self.ask())
+                if len(tasks) < MOST_IN_FLIGHT:
+                    start(self.ask())
+                else:
+                    self.counts[Outcome.LOST] += 1
                 sent += 1
             await asyncio.sleep(TICK_S)
         self.rate = self.counts[Outcome.ANSWERED] / now_s
         probes = [(0.0, start(self.ask()))]
-        while probes[-1][0] < PROBES_S:
+        while probes[-1][0] < PROBES_S and not any(is_at_once(task) for _, task in probes):
             await asyncio.sleep(PROBE_EVERY_S)
             probes.append((time.monotonic() - began_s - seconds, start(self.ask())))
         results = await asyncio.gather(*(task for _, task in probes))
         await asyncio.gather(*tasks)
         return late_s, [(sent_s, *result) for (sent_s, _), result in zip(probes, results, strict=True)]
+
+
+def is_at_once(task: "asyncio.Task[tuple[Outcome, float]]") -> bool:
+    return task.done() and task.result()[0] == Outcome.ANSWERED and task.result()[1] < AT_ONCE_S
 
 
 async def flood(options: argparse.Namespace) -> dict[str, Any]:

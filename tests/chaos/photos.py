@@ -21,18 +21,21 @@ def right_photos(options: ServerOptions, folder: Path) -> list[Photo]:
     """
     written = sorted(write_photos_of_several_sizes(folder).iterdir())
     files = [path for path in written if path.stem.endswith(tuple(f"-{side}" for side in SIDES))]
-    client = connect_to(options, "grpc")
-    photos = {}
-    for path in files:
-        reply = client.infer("pipeline", [tensor("grpc", "raw_image", padded([path.read_bytes()]))])
-        photos[path.name] = Photo(path.read_bytes(), int(reply.as_numpy("class_id")[0, 0]))
-    client.close()
+    photos = {path.name: with_class(options, path.read_bytes()) for path in files}
     for name, class_id in KNOWN.items():
         if photos[name].class_id != class_id:
             raise BenchmarkError(
                 f"{name}: expected class {class_id}, got {photos[name].class_id}: serve trained weights"
             )
     return list(photos.values())
+
+
+def with_class(options: ServerOptions, file: bytes) -> Photo:
+    """What a healthy service says is right."""
+    client = connect_to(options, "grpc")
+    reply = client.infer("pipeline", [tensor("grpc", "raw_image", padded([file]))])
+    client.close()
+    return Photo(file, int(reply.as_numpy("class_id")[0, 0]))
 
 
 def coffee() -> Path:
