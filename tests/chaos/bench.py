@@ -1,6 +1,7 @@
 """What is harmed: a repository of its own, and services of it."""
 
 import shutil
+import tempfile
 from pathlib import Path
 
 from benchmarks.running import export_repository
@@ -19,9 +20,14 @@ class Bench:
         self.folder = folder
         original = repository or export_repository(RECIPE, "pretrained", folder / "export")
         self.repository = Path(shutil.copytree(original, folder / "repository"))
-        (folder / "photos").mkdir()
-        with self.service() as service:
-            self.photos: list[Photo] = right_photos(service.options, folder / "photos")
+        self.photos: list[Photo] = []  # once there was a service, which said what is right
 
     def service(self, shared_memory_mb: int | None = None) -> Service:
-        return Service(self.repository, self.folder, shared_memory_mb)
+        service = Service(self.repository, self.folder, shared_memory_mb)
+        if not self.photos:
+            try:
+                self.photos = right_photos(service.options, Path(tempfile.mkdtemp(dir=self.folder)))
+            except BaseException:
+                service.stop()
+                raise
+        return service

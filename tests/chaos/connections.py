@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from tests.asking import connect_to, padded, tensor
 
@@ -18,7 +19,7 @@ from .sending import reset, send_each
 from .service import Service
 
 VANISHING, SLOW, DROPPED, QUICK_DROPPED = 200, 50, 10_000, 400
-SLOW_S = 10
+SLOW_S, QUICK_SLOW_S = 10, 3
 AT_ONCE = 500
 UPLOADS_MB, QUICK_UPLOADS_MB = (5, 12, 30, 60, 100), (30,)
 CURL_TIMEOUT_S = 120
@@ -26,7 +27,10 @@ CURL_TIMEOUT_S = 120
 
 def bad_clients(service: Service, quick: bool) -> Iterator[Fault]:
     yield Fault(name=f"{VANISHING} clients vanish in mid-request", inject=vanish)
-    yield Fault(name=f"{SLOW} clients send a byte at a time and read none", inject=be_slow)
+    yield Fault(
+        name=f"{SLOW} clients send a byte at a time and read none",
+        inject=partial(be_slow, QUICK_SLOW_S if quick else SLOW_S),
+    )
     count = QUICK_DROPPED if quick else DROPPED
     yield Fault(name=f"{count:,} connections opened and dropped", inject=lambda service: drop(service, count))
 
@@ -69,7 +73,7 @@ def vanish_over_grpc(service: Service, cancels: bool) -> None:
 # Slow
 
 
-def be_slow(service: Service) -> None:
+def be_slow(for_s: float, service: Service) -> None:
     """Half of them never finish their request, half ask for all that there is and never read it."""
     image = coffee().read_bytes()
     head = http_head(PATH, {HEADER_LENGTH: "0", "Content-Length": str(len(image))})
@@ -78,7 +82,7 @@ def be_slow(service: Service) -> None:
     for connection in connections[SLOW // 2 :]:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         connection.sendall(head + image)
-    ends_s, sent = time.monotonic() + SLOW_S, 0
+    ends_s, sent = time.monotonic() + for_s, 0
     while time.monotonic() < ends_s:
         for connection in connections[: SLOW // 2]:
             connection.sendall((head + image)[sent : sent + 1])

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from .load import ANSWER_TIMEOUT_S, Load, Outcome, Tally, ended_since, tally
 from .service import Service
 
-BEFORE_S = 1  # of good traffic
-QUIET_S = 2  # without a failure: then all is whole
+BEFORE_S = 0.5  # of good traffic
+QUIET_S = 1.5  # without a failure: then all is whole. A dead stub fails requests after 1 s
 LEAST_ANSWERS = 16  # in that time
 WHOLE_TIMEOUT_S = 20
 LOOK_S = 0.05
