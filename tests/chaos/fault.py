@@ -55,7 +55,11 @@ def observe(fault: Fault, service: Service, load: Load, slack: float) -> Row:
     """
     time.sleep(BEFORE_S)
     begun_s = time.monotonic()
-    own = fault.inject(service)
+    try:
+        own = fault.inject(service)
+    except OSError as error:  # the server is away, or ended the connection of somebody who did not expect it
+        own = Tally()
+        own.add(Outcome.LOST, 0, f"{type(error).__name__}: {error}")
     whole_again_s = time_until_whole(service, load, time.monotonic())
     row = Row(
         fault=fault.name,

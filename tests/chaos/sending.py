@@ -33,23 +33,26 @@ def send_each(requests: Iterable[T], ask: Callable[[T], Answer], threads: int = 
 def send_raw(port: int, data: bytes, is_whole: bool = True) -> Answer:
     """Send bytes to the HTTP port, and nothing more where they are no whole request, and judge the answer.
 
-    A connection that Triton ends is a rejection.
+    A connection that Triton does not take, or ends, is a refusal.
     """
+    try:
+        status, body = exchange(port, data, is_whole)
+    except TimeoutError:
+        return Outcome.LOST, f"no answer within {ANSWER_TIMEOUT_S} s"
+    except (OSError, http.client.HTTPException) as error:
+        return Outcome.REFUSED, f"{type(error).__name__}: {error}"
+    return (Outcome.ANSWERED, "") if status == 200 else (judge(str(status), body), body)
+
+
+def exchange(port: int, data: bytes, is_whole: bool) -> tuple[int, str]:
+    """HTTP status and body."""
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_TIMEOUT_S) as connection:
-        try:
-            connection.sendall(data)
-            if not is_whole:
-                connection.shutdown(socket.SHUT_WR)
-            reply = http.client.HTTPResponse(connection, method="POST")
-            reply.begin()
-            body = reply.read().decode(errors="replace")
-        except TimeoutError:
-            return Outcome.LOST, f"no answer within {ANSWER_TIMEOUT_S} s"
-        except (OSError, http.client.HTTPException) as error:
-            return Outcome.REJECTED, f"{type(error).__name__}: {error}"
-    if reply.status == 200:
-        return Outcome.ANSWERED, ""
-    return judge(str(reply.status), body), body
+        connection.sendall(data)
+        if not is_whole:
+            connection.shutdown(socket.SHUT_WR)
+        reply = http.client.HTTPResponse(connection, method="POST")
+        reply.begin()
+        return reply.status, reply.read().decode(errors="replace")
 
 
 def reset(connection: socket.socket) -> None:
