@@ -164,11 +164,15 @@ def test_ten_heals_leave_nothing_over(own_service: Launched, own_repository: Pat
     """No process, no shared memory, and no file of the repository written: it may be read-only."""
     files = {path: path.stat().st_mtime_ns for path in own_repository.rglob("*")}
     before = len(own_service.stubs()), len(leftovers(own_service.pid))
+
+    def is_as_before() -> bool:
+        return (len(own_service.stubs()), len(leftovers(own_service.pid))) == before
+
     for heals in range(1, 11):
         model = ("preprocess", "postprocess")[heals % 2]
-        os.kill(max(stub.pid for stub in own_service.stubs(model)), signal.SIGKILL)  # of the newest load
+        os.kill(own_service.stubs(model)[0].pid, signal.SIGKILL)
         own_service.wait_until(lambda: own_service.log.read_text().count("whole again") == heals, within_s=20)  # noqa: B023
-    own_service.wait_until(lambda: (len(own_service.stubs()), len(leftovers(own_service.pid))) == before, within_s=10)
+        own_service.wait_until(is_as_before, within_s=10)
     assert {path: path.stat().st_mtime_ns for path in own_repository.rglob("*")} == files
 
 
