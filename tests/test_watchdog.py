@@ -234,6 +234,13 @@ def test_before_it_stops_it_says_so_and_goes_on_answering(own_service: Launched,
     own_service.wait_until(lambda: own_service.get("/ready")[0] == 0, within_s=10)
 
 
+def test_callers_who_go_on_cannot_hold_it_up(own_repository: Path, photos: Path) -> None:
+    with launched(own_repository, "--drain-timeout-s=1") as service, under_load(service, photos / "coffee.png") as load:
+        os.kill(service.pid, signal.SIGTERM)
+        service.wait_until(lambda: processes_of(own_repository) == [], within_s=10)
+        assert load.longest_s < 5  # what it had in hand was answered, or refused
+
+
 def test_what_else_the_endpoint_says(service: Launched) -> None:
     assert service.get("/nonsense") == (404, "expected /ready, /live or /metrics\n")
     assert service.get("/live") == (200, "live\n")
