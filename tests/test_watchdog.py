@@ -164,11 +164,15 @@ def test_ten_heals_leave_nothing_over(own_service: Launched, own_repository: Pat
     """No process, no shared memory, and no file of the repository written: it may be read-only."""
     files = {path: path.stat().st_mtime_ns for path in own_repository.rglob("*")}
     before = len(own_service.stubs()), len(leftovers(own_service.pid))
+
+    def is_as_before() -> bool:
+        return (len(own_service.stubs()), len(leftovers(own_service.pid))) == before
+
     for heals in range(1, 11):
         model = ("preprocess", "postprocess")[heals % 2]
-        os.kill(max(stub.pid for stub in own_service.stubs(model)), signal.SIGKILL)  # of the newest load
+        os.kill(own_service.stubs(model)[0].pid, signal.SIGKILL)
         own_service.wait_until(lambda: own_service.log.read_text().count("whole again") == heals, within_s=20)  # noqa: B023
-    own_service.wait_until(lambda: (len(own_service.stubs()), len(leftovers(own_service.pid))) == before, within_s=10)
+        own_service.wait_until(is_as_before, within_s=10)
     assert {path: path.stat().st_mtime_ns for path in own_repository.rglob("*")} == files
 
 
@@ -228,6 +232,13 @@ def test_before_it_stops_it_says_so_and_goes_on_answering(own_service: Launched,
         assert load.answered > answered
     assert load.errors == []
     own_service.wait_until(lambda: own_service.get("/ready")[0] == 0, within_s=10)
+
+
+def test_callers_who_go_on_cannot_hold_it_up(own_repository: Path, photos: Path) -> None:
+    with launched(own_repository, "--drain-timeout-s=1") as service, under_load(service, photos / "coffee.png") as load:
+        os.kill(service.pid, signal.SIGTERM)
+        service.wait_until(lambda: processes_of(own_repository) == [], within_s=10)
+        assert load.longest_s < 5  # what it had in hand was answered, or refused
 
 
 def test_what_else_the_endpoint_says(service: Launched) -> None:
