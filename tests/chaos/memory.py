@@ -19,6 +19,7 @@ from .service import Service
 SPARE_BYTES = 4 << 20  # above what the stub has: a thumbnail may get through, a photograph does not
 LARGE_PHOTOS, LARGE_PHOTO_BYTES = 16, 5_000_000
 FULL_S = 5
+RESTART_S = 20  # where a stub dies with a lock in its hand, Triton aborts, and is started again
 OWN_SHARED_MEMORY_MB = 512
 
 
@@ -39,7 +40,7 @@ def out_of_memory(service: Service, quick: bool) -> Iterator[Fault]:
     yield Fault(
         name="preprocess_0_0 gets no more memory",
         inject=inject,
-        limits=Limits(may_be_refused=True, may_fail=True),
+        limits=Limits(may_be_refused=True, may_fail=True, whole_again_s=RESTART_S),
         own=(Outcome.ANSWERED, Outcome.REFUSED, Outcome.FAILED),
     )
 
@@ -67,7 +68,7 @@ def full_shared_memory(service: Service, quick: bool) -> Iterator[Fault]:
     yield Fault(
         name=f"/dev/shm full for {FULL_S} s",
         inject=inject,
-        limits=Limits(may_be_refused=True, may_fail=True, whole_again_s=20),
+        limits=Limits(may_be_refused=True, may_fail=True, whole_again_s=RESTART_S),
         own=(Outcome.ANSWERED, Outcome.REFUSED, Outcome.FAILED),
     )
 

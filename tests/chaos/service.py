@@ -107,7 +107,11 @@ class Service:
         return stubs_of(self.triton_pid)
 
     def stub(self, name: str) -> Stub:
-        return next(stub for stub in self.stubs() if stub.name == name)
+        """Raises ProcessLookupError where there is none."""
+        for stub in self.stubs():
+            if stub.name == name:
+                return stub
+        raise ProcessLookupError(f"{name}: expected a process, got none")
 
     def is_whole(self) -> bool:
         """Whether every instance that there was at the start has a process that runs."""
