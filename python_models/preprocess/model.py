@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
+from .backlog import Backlog
 from .budget import PixelBudget
 from .config import CONFIGS, FileConfig
 from .decode import decode_pixels, read_file
@@ -24,6 +25,7 @@ from .errors import InvalidImageError
 from .transforms import channels_first, normalization_table, normalize, resize_and_center_crop
 from .warmup import sample_file, sample_frame
 
+OVERLOADED = "preprocess: overloaded: expected room behind this step, got too many requests that wait there"
 SAMPLES = {"raw_image": sample_file, "frame": sample_frame}
 OUTPUT_TYPES: dict[str, type[np.generic]] = {"normalized": np.float32, "pixels": np.uint8}
 
@@ -38,12 +40,15 @@ class TritonPythonModel:
         check_output(model_config, self.config.crop_size)
         self.table = normalization_table(self.config.mean, self.config.std)
         self.budget = PixelBudget(self.config.max_image_pixels)
+        self.backlog = Backlog()
         self.threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
         _, errors = self._start(SAMPLES[self.input_name](), map)
         list(errors)  # warm-up, which fails the load where it fails; an image that the limits refuse warms up less
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request, in order. The images of a batch are worked on at the same time, on every core."""
+        if self.backlog.is_too_long:
+            return [_failed(OVERLOADED, pb_utils.TritonError.UNAVAILABLE) for _ in requests]
         inputs = [pb_utils.get_input_tensor_by_name(request, self.input_name).as_numpy() for request in requests]
         is_lone = sum(map(len, inputs)) == 1  # it need not wait for a thread
         started = [self._start(images, map if is_lone else self.threads.map) for images in inputs]
