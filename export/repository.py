@@ -15,7 +15,7 @@ from pathlib import Path
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelEnsembling
 
-from .classifier import TRACKED, Classifier
+from .classifier import STEPS, TRACKED, Classifier
 from .errors import ExportError
 from .files import writable
 from .tuned import refresh_tuned
@@ -45,10 +45,20 @@ def write_repository(classifier: Classifier, exported: Path, repository: Path) -
     for model, files in version_files(classifier, exported).items():
         kept = {plan.name: plan} if model == classifier.name and plan.is_file() else {}
         fill_version_folder(repository / model, {**files, **kept})
-    with writable(repository / classifier.name):
-        write_variants(repository / classifier.name, model_sha256, manifest["conversion"]["precision"])
+    refresh_variants(repository / classifier.name)
     with writable(repository):
         refresh_tuned(repository)
+
+
+def refresh_variants(model: Path) -> None:
+    """Write the variants of a classifier for its newest version, which Triton serves; the manifest there says of what.
+
+    Raises ExportError where they cannot be written.
+    """
+    newest = max((path for path in model.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    manifest = json.loads((newest / "manifest.json").read_text("utf-8"))
+    with writable(model):
+        write_variants(model, manifest["onnx"]["sha256"], manifest["conversion"]["precision"], newest.name)
 
 
 def version_files(classifier: Classifier, exported: Path) -> dict[str, dict[str, Path]]:
@@ -83,7 +93,9 @@ def fill_version_folder(model: Path, files: Mapping[str, Path]) -> None:
 
 def write_configs(classifier: Classifier, repository: Path) -> None:
     """Write every config.pbtxt of `classifier` into `repository`."""
-    for config in configs_for(classifier, read_configs(TRACKED_REPOSITORY)).values():
+    tracked = read_configs(TRACKED_REPOSITORY)
+    pattern = {name: tracked[name] for name in (*STEPS, TRACKED.name)}  # not a canary that may be there
+    for config in configs_for(classifier, pattern).values():
         folder = repository / config.name
         with writable(folder):
             (folder / "config.pbtxt").write_text(text_format.MessageToString(config), "utf-8")
