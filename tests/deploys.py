@@ -22,10 +22,10 @@ from onnx import numpy_helper
 
 from export.__main__ import main as export
 from server.installation import ROOT, package_folder
-from server.process import TritonServer
+from server.options import ServerOptions
 
-from .asking import PROTOCOLS, connect, tensor
-from .running import started
+from .asking import PROTOCOLS, connect_to, tensor
+from .running import child, server_options
 
 BIAS = "_fc.bias"  # of efficientnet_lite0, (classes,)
 CERTAIN = 1000.0  # added to a logit: its class has the score 1 for every image
@@ -88,8 +88,8 @@ class Asked:
 class Traffic:
     """Clients that ask `pipeline` about one photograph, each as soon as it has its answer; a context manager."""
 
-    def __init__(self, server: TritonServer, photo: bytes, clients_each: int) -> None:
-        self.server, self.photo = server, np.frombuffer(photo, np.uint8)[np.newaxis]
+    def __init__(self, options: ServerOptions, photo: bytes, clients_each: int) -> None:
+        self.options, self.photo = options, np.frombuffer(photo, np.uint8)[np.newaxis]
         self.asked: list[Asked] = []
         self._stop = threading.Event()
         self._threads = [
@@ -110,7 +110,7 @@ class Traffic:
         assert not any(thread.is_alive() for thread in self._threads), "a request was never answered"
 
     def _ask(self, protocol: str) -> None:
-        client = connect(self.server, protocol)
+        client = connect_to(self.options, protocol)
         while not self._stop.is_set():
             sent_s = time.monotonic()
             class_id, score, error = None, 0.0, ""
@@ -176,11 +176,11 @@ def rewrite(folder: Path, change: Change) -> None:
 
 
 def run_deploys(
-    server: TritonServer, exported: Path, folder: Path, photo: Path, deploys: int, failures: int, clients_each: int
+    options: ServerOptions, exported: Path, folder: Path, photo: Path, deploys: int, failures: int, clients_each: int
 ) -> Run:
     """Deploy version after version, and between them what must be refused, under load; asserts each outcome."""
-    repository = server.options.repository
-    with Traffic(server, photo.read_bytes(), clients_each) as traffic:
+    repository = options.repository
+    with Traffic(options, photo.read_bytes(), clients_each) as traffic:
         run = Run(traffic, [(0, float("inf"), 967)], [], [])  # espresso, the answer of the network as it is trained
         kinds = list(FAILURES)
         for number in range(deploys):
@@ -219,7 +219,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.deploys", description=__doc__)
     parser.add_argument("--deploys", type=int, default=20)
     parser.add_argument("--failures", type=int, default=5)
-    options = parser.parse_args()
+    numbers = parser.parse_args()
     package = package_folder("skimage")
     assert package is not None
     with tempfile.TemporaryDirectory() as name:
@@ -227,11 +227,23 @@ def main() -> int:
         exported, repository = folder / "exported", folder / "repository"
         arguments = ["--recipe", "efficientnet_lite0", "--output", str(exported), "--repository", str(repository)]
         assert export(["model", *arguments]) == 0
-        with started(repository) as server:
+        options = server_options(repository)
+        with child(launcher(options), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            assert process.stdout is not None
+            while "Ctrl-C stops it" not in (line := process.stdout.readline()):
+                assert line, "the server ended before it was ready"
             photo = package / "data" / "coffee.png"
-            run = run_deploys(server, exported, folder, photo, options.deploys, options.failures, clients_each=8)
-    print(run)
+            run = run_deploys(options, exported, folder, photo, numbers.deploys, numbers.failures, clients_each=8)
+            process.terminate()
+            said = process.stdout.read()
+    print(f"{run}; the watchdog said: {said.strip() or 'nothing'}")
     return int(bool(run.traffic.lost or run.traffic.wrong(run.served)))
+
+
+def launcher(options: ServerOptions) -> list[str]:
+    ports = [word for name, port in options.ports.items() for word in (f"--{name}-port", str(port))]
+    words = ["--model-repository", str(options.repository), "--log", str(options.log), *ports]
+    return [sys.executable, "-m", "server", *words]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from export.__main__ import main as export
 from export.check.linter import find
 from server.deploy.folders import install
 from server.deploy.golden import GoldenImage, check_agreement, read_golden
@@ -60,7 +61,7 @@ def class_of(server: TritonServer, photo: Path, model: str = "pipeline") -> int:
 def test_under_load_no_request_is_lost_and_none_is_answered_wrongly(
     own_server: TritonServer, lite0: Path, tmp_path: Path, photo: Path, layout: Layout, repository: Path
 ) -> None:
-    run = run_deploys(own_server, lite0.parent, tmp_path, photo, deploys=3, failures=2, clients_each=2)
+    run = run_deploys(own_server.options, lite0.parent, tmp_path, photo, deploys=3, failures=2, clients_each=2)
     assert (run.traffic.lost, run.traffic.wrong(run.served)) == ([], [])
     assert {one.class_id for one in run.traffic.asked} == {ESPRESSO, 10, 11, 12}
     assert "expected Triton to load it" in run.refusals[0]
@@ -261,6 +262,23 @@ def test_what_a_killed_launcher_left_behind_is_passed_over(repository: Path, own
         assert [server.pid for server in running_servers() if server.repository == described["repository"]] == [
             os.getpid()
         ]
+
+
+def test_writing_the_repository_again_leaves_deployed_versions(
+    lite0: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `make serve` does at each start."""
+    new = changed_export(lite0.parent, tmp_path / "new", always(77))
+    repository = Path(shutil.copytree(lite0, tmp_path / "repository"))
+    shutil.copytree(repository / NAME / "1", repository / NAME / "2")
+    before = (repository / NAME / "1" / "model.onnx").read_bytes()
+    write = ["repository", "--output", str(new), "--repository", str(repository)]
+    assert export(write) == 0
+    assert "to add this one: make deploy DIR=" in capsys.readouterr().out
+    assert [(repository / NAME / number / "model.onnx").read_bytes() == before for number in "12"] == [True, True]
+    (new / "labels.txt").write_text("other\n" * 1000)
+    assert export(write) == 1
+    assert "expected an export with the transform, classes and labels of the deployed" in capsys.readouterr().err
 
 
 def test_a_folder_is_installed_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from export.classifier import Classifier, read_manifest
 from export.errors import ExportError
 from export.pretrained import sha256
 from export.recipes import Transform
-from export.repository import read_configs
+from export.repository import newest_version, read_configs
 
 from ..errors import ServerError
-from .layout import Layout, numbers_in
+from .layout import Layout
 
 CURE = "export a repository of its own for it (--repository DIR) and serve that"
 
@@ -28,7 +28,7 @@ def check_fits(exported: Path, layout: Layout) -> None:
     for (name, expected), got in zip(asdict(old).items(), asdict(replace(new, name=old.name)).values(), strict=True):
         if got != expected:
             raise ServerError(f"{exported}: {name}: expected {expected}, as {layout.repository} has, got {got}: {CURE}")
-    if labels_in(exported) != labels_in(newest_of(layout.repository / "postprocess")):
+    if labels_in(exported) != labels_in(newest_version(layout.repository / "postprocess")):
         raise ServerError(f"{exported}/labels.txt: expected the labels that `postprocess` serves, got others: {CURE}")
 
 
@@ -73,7 +73,3 @@ def check_variant(layout: Layout, variant: str | None) -> None:
 
 def labels_in(folder: Path) -> list[str]:
     return (folder / "labels.txt").read_text("utf-8").splitlines()
-
-
-def newest_of(model: Path) -> Path:
-    return model / str(numbers_in(model)[-1])
