@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -109,6 +110,13 @@ def test_canary_promotion_and_rollback(
     assert back.returncode == 0, back.stderr
     assert f"version {before} serves; kept in {layout.folder}" in back.stdout
     assert (class_of(own_server, photo), layout.served, layout.retired) == (answered, before, [number])
+
+    state, since = {}, {}
+    for line in status_lines(repository)[2:]:
+        version, state_word, *_ = line.split()
+        state[version], since[version] = state_word, re.findall(r"\d+-\d+-\d+ \d+:\d+:\d+", line)
+    assert (state[str(number)], state[str(before)]) == ("retired", "serves,")
+    assert since[str(number)] == since[str(before)]  # the one went when the other came back
 
     again = server_command("deploy", repository, str(number))
     assert again.returncode == 0, again.stderr
