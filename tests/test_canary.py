@@ -1,12 +1,10 @@
 """What `classify --canary` makes of the answers of two ensembles; through the real server: test_deploy.py."""
 
 import argparse
-import doctest
 from itertools import pairwise
 
 import pytest
 
-import client.canary
 from client.canary import Asked, CanaryComparison, is_sampled, largest_difference
 from client.command_line.canary import share
 from client.errors import ImageError
@@ -27,10 +25,6 @@ def test_the_share_is_exact_and_evenly_spread(wanted: float) -> None:
     assert len(places) == round(3000 * wanted)
     gaps = {later - earlier for earlier, later in pairwise(places)}
     assert not gaps or max(gaps) - min(gaps) <= 1
-
-
-def test_docstring() -> None:
-    assert doctest.testmod(client.canary).failed == 0
 
 
 def test_answers_are_compared_by_top_1_and_by_each_class_that_both_have() -> None:
