@@ -20,6 +20,7 @@ from .checks import STACK_BYTES, find_problems, read_config
 from .errors import ServerError
 from .installation import Installation, backend_directory, find_installation
 from .options import ServerOptions
+from .running import note_server
 from .signals import STOPPING, StoppedBySignal, signals_blocked, signals_ignored
 from .triton_http import ADMIN_KEY_HEADER, TritonHttp
 
@@ -69,6 +70,7 @@ class TritonServer:
             backends = backend_directory(self.installation, self._folder)
             if self.options.log is not None:
                 self._log = _open_log(self.options.log, self._log_mode)
+            note_server(self._folder, self.options, self.http.admin_key)
             return subprocess.Popen(
                 [
                     *command_line(self.options, self.installation, backends, self._folder.name),
