@@ -10,12 +10,13 @@ FILES ?= 100000
 MINUTES ?= 30
 LATENCY_MS ?=
 BUDGET_MIN ?=
+DIR ?=
 ARGS ?=
 run := .venv/bin/python -m
 serve_repository := $(if $(filter resnet50,$(NAME)),model_repository,build/$(NAME)/model_repository)
 
-.PHONY: help demo test fuzz chaos soak setup export repository check serve classify parity perf tune bench bench-preprocess
-.PHONY: bench-backend bench-client bench-precision lint clean debian-packages
+.PHONY: help demo test fuzz chaos soak setup export repository check serve deploy rollback classify parity perf tune
+.PHONY: bench bench-preprocess bench-backend bench-client bench-precision lint clean debian-packages
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -50,6 +51,13 @@ check: setup ## Check the model repository offline (NAME=RECIPE or your own, ARG
 serve: repository ## Check, then serve until Ctrl-C (ARGS='--http-port 9000' for other ports; python -m server --help)
 	@$(run) export check $(serve_repository) && exec $(run) server --model-repository $(serve_repository) $(ARGS)
 
+deploy: setup ## Put a new version in place, losing no request (DIR=EXPORT or VERSION, NAME=, ARGS="--golden FOLDER")
+	@$(run) server deploy "$(or $(DIR),$(error give an export: make deploy DIR=build/mine))" \
+		--model-repository $(serve_repository) $(ARGS)
+
+rollback: setup ## Go back to the version before (NAME=RECIPE or your own)
+	@$(run) server rollback --model-repository $(serve_repository) $(ARGS)
+
 classify: setup ## Classify a photo with the running server (IMAGE=photo.jpg)
 	@$(run) client classify "$(or $(IMAGE),$(error give a photo: make classify IMAGE=photo.jpg))" $(ARGS)
 
@@ -82,7 +90,8 @@ lint: ## Check style and types
 	@$(PYTHON) -m server.setup --dev && .venv/bin/ruff check . && .venv/bin/ruff format --check . && $(run) mypy
 
 clean: ## Remove .venv, build/ and what was written into model_repository/
-	rm -rf .venv build model_repository/*/1 model_repository/*/configs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv build model_repository/*_canary model_repository/*/[0-9]* model_repository/*/retired-* \
+		model_repository/*/configs .mypy_cache .ruff_cache .pytest_cache
 
 # An npm that is there already may have come with a Node from elsewhere, with which Debian's npm conflicts.
 debian-packages: ## Install the Debian packages that some tests need (as root)

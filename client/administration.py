@@ -12,7 +12,7 @@ from . import operations
 from .errors import AccessError, AnswerError, DeadlineError, NotServedError, RefusedError, ServiceError
 from .pipeline import PipelineClient
 
-READY, UNAVAILABLE, NEVER_LOADED = "READY", "UNAVAILABLE", ""  # in between: LOADING, UNLOADING
+READY, UNLOADING, UNAVAILABLE, NEVER_LOADED = "READY", "UNLOADING", "UNAVAILABLE", ""  # and LOADING
 SETTLE_S = 0.5  # an unload that follows a load at once can crash Triton
 POLL_S = 0.05
 SERVICE = "pipeline"  # the ensemble without which there is nothing to ask
@@ -132,6 +132,11 @@ class Model:
         return self.name, self.version
 
     @property
+    def is_unloaded(self) -> bool:
+        """Whether it was unloaded in good order, or is about to be."""
+        return self.state == UNLOADING or (self.state, self.reason) == (UNAVAILABLE, "unloaded")
+
+    @property
     def reason_line(self) -> str:
         """The reason, which may be a traceback, in one line."""
         return " ".join(self.reason.split())
@@ -154,12 +159,16 @@ class ServerStatus:
 
     @property
     def problems(self) -> list[str]:
-        """What is not ready. A model that nobody has loaded yet is no problem, unless it is `pipeline`."""
+        """What is not ready. A model that nobody has loaded yet is no problem, unless it is `pipeline`.
+
+        Nor is a version that was unloaded where another is ready: so a new version takes an old one's place.
+        """
+        served = {one.name for one in self.models if one.state == READY}
         server = [] if self.is_ready else ["server: expected it to be ready, it is not"]
         found = [
             f"model {one.name}: expected {READY}, got {': '.join(filter(None, (one.state, one.reason_line)))}"
             for one in self.models
-            if one.state not in (READY, NEVER_LOADED)
+            if one.state not in (READY, NEVER_LOADED) and not (one.is_unloaded and one.name in served)
         ]
         known = any(one.name == SERVICE and one.state != NEVER_LOADED for one in self.models)
         return [*server, *found, *([] if known else [f"model {SERVICE}: expected {READY}, it is not loaded"])]

@@ -21,8 +21,8 @@ class BaseClient:
     """A connection to a Triton server that has the ensemble `pipeline`.
 
     - `url`: grpc://HOST[:PORT] or http://HOST[:PORT][/PATH]; grpcs and https with TLS.
-    - `timeout_s`: how long one request may take, retries included; a list of images is several requests. Over gRPC the
-      server hears of it: what it has queued is still decoded, but not classified.
+    - `timeout_s`: how long one request may take, retries included; a list of images is several requests. The
+      server hears of it: what has waited for so long is not decoded. Over gRPC what it decodes then is not classified.
     - `max_retries`: of what may be retried (errors.py), with growing, random delays; None: until `timeout_s` is over.
     - `max_in_flight`: requests at a time, and images of one `classify_each`; further calls wait.
     - `tls`: certificates, for grpcs and https.

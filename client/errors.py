@@ -137,7 +137,7 @@ _TEXTS: list[tuple[str, type[ServiceError]]] = [
     (r"protocol is restricted|API is restricted", AccessError),
     (r"explicit model load / unload is not allowed", ModelControlError),
     (r"CERTIFICATE|certificate|WRONG_VERSION_NUMBER|ALERT|Hostname (mismatch|Verification)", AccessError),
-    (r"[Ee]xceeds maximum queue size|[Rr]equest timeout expired|queue is full", OverloadedError),
+    (r"[Ee]xceeds maximum queue size|[Rr]equest timeout expired|queue is full|: overloaded: ", OverloadedError),
     (r"has no available versions|is not ready|Server is stopping|[Ss]erver exiting", UnavailableError),
     (r"unknown model", NotServedError),
     (r"message larger than max", ServiceError),  # gRPC says RESOURCE_EXHAUSTED, but will take it no other time
@@ -159,7 +159,7 @@ def error_from_text(text: str) -> ClassificationError:
 def refused_error(text: str) -> RefusedError | None:
     """What the pipeline refused; None where `text` tells of something else."""
     match = _CONTRACT.fullmatch(text)
-    if match is None or match["code"] == "internal":
+    if match is None or match["code"] in ("internal", "overloaded"):  # not the caller's fault
         return None
     kind = ParameterError if match["code"] == "invalid_parameter" else ImageError
     return kind(match["step"], match["code"], match["detail"])

@@ -50,7 +50,7 @@ class GrpcTransport:
         self.stub = GRPCInferenceServiceStub(self._channel)
 
     def infer(self, request: Request, deadline: Deadline) -> dict[str, npt.NDArray[Any]]:
-        return outputs_of_message(self._call("ModelInfer", request.grpc_message(), deadline))
+        return outputs_of_message(self._call("ModelInfer", request.grpc_message(deadline.left_s()), deadline))
 
     def control(self, operation: Operation, deadline: Deadline) -> Any:
         return read_reply(operation, self._call(operation.rpc, make_message(operation), deadline))
@@ -75,7 +75,7 @@ class AsyncGrpcTransport:
         self.stub = GRPCInferenceServiceStub(self._channel)
 
     async def infer(self, request: Request, deadline: Deadline) -> dict[str, npt.NDArray[Any]]:
-        return outputs_of_message(await self._call("ModelInfer", request.grpc_message(), deadline))
+        return outputs_of_message(await self._call("ModelInfer", request.grpc_message(deadline.left_s()), deadline))
 
     async def control(self, operation: Operation, deadline: Deadline) -> Any:
         return read_reply(operation, await self._call(operation.rpc, make_message(operation), deadline))

@@ -59,7 +59,7 @@ class HttpTransport:
         self._pool.ConnectionCls = _tracked(self._pool.ConnectionCls, self._open)
 
     def infer(self, request: Request, deadline: Deadline) -> dict[str, npt.NDArray[Any]]:
-        body, headers = make_body(request, self._connection)
+        body, headers = make_body(request, self._connection, deadline.left_s())
         return read_answer(*self._send("POST", infer_path(request), body, headers, deadline), self._connection)
 
     def control(self, operation: Operation, deadline: Deadline) -> Any:
@@ -163,7 +163,8 @@ class AsyncHttpTransport:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=max_in_flight))
 
     async def infer(self, request: Request, deadline: Deadline) -> dict[str, npt.NDArray[Any]]:
-        body, headers = await asyncio.to_thread(make_body, request, self._connection)  # compression may take long
+        # In a thread, as compression may take long.
+        body, headers = await asyncio.to_thread(make_body, request, self._connection, deadline.left_s())
         return read_answer(*await self._send("POST", infer_path(request), body, headers, deadline), self._connection)
 
     async def control(self, operation: Operation, deadline: Deadline) -> Any:
@@ -206,9 +207,9 @@ def infer_path(request: Request) -> str:
     return f"/v2/models/{request.model}/infer"
 
 
-def make_body(request: Request, connection: Connection) -> tuple[bytes, dict[str, str]]:
+def make_body(request: Request, connection: Connection, timeout_s: float) -> tuple[bytes, dict[str, str]]:
     """The body of an inference, compressed where that is wanted, and its headers."""
-    body, header_length = request.http_body()
+    body, header_length = request.http_body(timeout_s)
     headers = {**connection.headers, HEADER_LENGTH: str(header_length), "Content-Type": "application/octet-stream"}
     if connection.compression is not None:
         headers["Content-Encoding"] = connection.compression

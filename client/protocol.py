@@ -20,6 +20,7 @@ from .images import Item, batch_data
 from .results import OUTPUTS
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
+TIMEOUT = "timeout"  # of a request in the server's queue; Triton reads it, the models do not see it
 _DTYPES = {"INT32": np.dtype(np.int32), "FP32": np.dtype(np.float32)}
 _INT64 = range(-(2**63), 2**63)
 
@@ -35,8 +36,11 @@ class Request:
     parameters: Mapping[str, int | float] = field(default_factory=dict)
     region: str | None = None
 
-    def http_body(self) -> tuple[bytes, int]:
-        """The body, a JSON header and the bytes behind it, and the header's length."""
+    def http_body(self, timeout_s: float) -> tuple[bytes, int]:
+        """The body, a JSON header and the bytes behind it, and the header's length.
+
+        What has waited in the server's queue for `timeout_s` is not executed; over gRPC too.
+        """
         place: dict[str, Any] = {"binary_data_size": len(self.data)}
         if self.region:
             place = {"shared_memory_region": self.region, "shared_memory_byte_size": len(self.data)}
@@ -45,12 +49,12 @@ class Request:
             {
                 "inputs": [{**shape, "parameters": place}],
                 "outputs": [{"name": name, "parameters": {"binary_data": True}} for name in OUTPUTS],
-                "parameters": dict(self.parameters),
+                "parameters": {**self.parameters, TIMEOUT: timeout_us(timeout_s)},
             }
         ).encode()
         return header if self.region else header + self.data, len(header)
 
-    def grpc_message(self) -> Any:
+    def grpc_message(self, timeout_s: float | None = None) -> Any:
         """The ModelInferRequest."""
         from tritonclient.grpc.service_pb2 import ModelInferRequest  # heavy, and for gRPC only
 
@@ -68,7 +72,14 @@ class Request:
                 message.parameters[name].int64_param = value
             else:
                 message.parameters[name].double_param = value
+        if timeout_s is not None:
+            message.parameters[TIMEOUT].int64_param = timeout_us(timeout_s)
         return message
+
+
+def timeout_us(timeout_s: float) -> int:
+    """As Triton counts it; at least 1, for 0 would be no timeout."""
+    return max(1, int(timeout_s * 1e6))
 
 
 def make_request(items: Sequence[Item], top_k: int | None, threshold: float | None) -> Request:

@@ -11,7 +11,7 @@ from .classifier import ACTIVATIONS, TRACKED, Classifier, check_name, read_manif
 from .conversion import MIN_AGREEMENT, PRECISIONS, Conversion
 from .errors import ExportError, UnreachableHostError
 from .recipes import RECIPES, recipes_table
-from .repository import ROOT, TRACKED_REPOSITORY, write_repository
+from .repository import ROOT, TRACKED_REPOSITORY, has_deployed_versions, write_repository
 
 EXIT_FAILED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
@@ -84,6 +84,10 @@ def default_repository(classifier: Classifier, exported: Path) -> Path:
 def write(classifier: Classifier, exported: Path, repository: Path) -> None:
     write_repository(classifier, exported, repository)
     print(f"wrote {shown(repository)}: the model repository of {classifier.name}")
+    if has_deployed_versions(repository / classifier.name):
+        print(
+            f"versions of the network were deployed there and stay; to add this one: make deploy DIR={shown(exported)}"
+        )
 
 
 def default_name(options: argparse.Namespace) -> str:

@@ -6,16 +6,17 @@ from python_models/ and of the files of an export, because a link would break in
 """
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelEnsembling
 
-from .classifier import TRACKED, Classifier
+from .classifier import STEPS, TRACKED, Classifier, from_manifest
 from .errors import ExportError
 from .files import writable
 from .tuned import refresh_tuned
@@ -29,8 +30,13 @@ VERSION = "1"
 def write_repository(classifier: Classifier, exported: Path, repository: Path) -> None:
     """Write or refresh a complete repository for `classifier` from the files of its export in `exported`.
 
-    Raises ExportError where `repository` cannot be written, or is the tracked one and that of another classifier.
+    Where versions were deployed (server/deploy), those of the network stay as they are, and the rest is refreshed.
+    Raises ExportError where `repository` cannot be written, or is the tracked one and that of another classifier; or
+    where versions were deployed that the rest would not fit then.
     """
+    is_deployed = has_deployed_versions(repository / classifier.name)
+    if is_deployed:
+        check_fits_deployed(classifier, exported, repository)
     if repository.resolve() == TRACKED_REPOSITORY:
         if classifier != TRACKED:
             raise ExportError(
@@ -43,12 +49,44 @@ def write_repository(classifier: Classifier, exported: Path, repository: Path) -
     model_sha256 = manifest["onnx"]["sha256"]
     plan = repository / classifier.name / VERSION / plan_name(model_sha256)  # took minutes to build: kept
     for model, files in version_files(classifier, exported).items():
+        if model == classifier.name and is_deployed:
+            continue
         kept = {plan.name: plan} if model == classifier.name and plan.is_file() else {}
         fill_version_folder(repository / model, {**files, **kept})
-    with writable(repository / classifier.name):
-        write_variants(repository / classifier.name, model_sha256, manifest["conversion"]["precision"])
+    refresh_variants(repository / classifier.name)
     with writable(repository):
         refresh_tuned(repository)
+
+
+def has_deployed_versions(model: Path) -> bool:
+    """Whether a classifier has versions besides 1, or retired ones."""
+    return any(re.fullmatch(r"(retired-)?\d+", path.name) and path.name != VERSION for path in model.glob("*"))
+
+
+def check_fits_deployed(classifier: Classifier, exported: Path, repository: Path) -> None:
+    served = from_manifest(json.loads((newest_version(repository / classifier.name) / "manifest.json").read_text()))
+    labels = [folder / "labels.txt" for folder in (exported, repository / "postprocess" / VERSION)]
+    if replace(served, name=classifier.name) != classifier or labels[0].read_bytes() != labels[1].read_bytes():
+        raise ExportError(
+            f"{exported}: expected an export with the transform, classes and labels of the deployed versions in "
+            f"{repository}, got another: give it a repository of its own (--repository DIR), or remove that one"
+        )
+
+
+def newest_version(model: Path) -> Path:
+    """The version folder that Triton serves."""
+    return max((path for path in model.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+
+
+def refresh_variants(model: Path) -> None:
+    """Write the variants of a classifier for its newest version, which Triton serves; the manifest there says of what.
+
+    Raises ExportError where they cannot be written.
+    """
+    newest = newest_version(model)
+    manifest = json.loads((newest / "manifest.json").read_text("utf-8"))
+    with writable(model):
+        write_variants(model, manifest["onnx"]["sha256"], manifest["conversion"]["precision"], newest.name)
 
 
 def version_files(classifier: Classifier, exported: Path) -> dict[str, dict[str, Path]]:
@@ -83,7 +121,9 @@ def fill_version_folder(model: Path, files: Mapping[str, Path]) -> None:
 
 def write_configs(classifier: Classifier, repository: Path) -> None:
     """Write every config.pbtxt of `classifier` into `repository`."""
-    for config in configs_for(classifier, read_configs(TRACKED_REPOSITORY)).values():
+    tracked = read_configs(TRACKED_REPOSITORY)
+    pattern = {name: tracked[name] for name in (*STEPS, TRACKED.name)}  # not a canary that may be there
+    for config in configs_for(classifier, pattern).values():
         folder = repository / config.name
         with writable(folder):
             (folder / "config.pbtxt").write_text(text_format.MessageToString(config), "utf-8")

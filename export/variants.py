@@ -18,7 +18,7 @@ CACHE = "/cache"  # of the container; ONNX Runtime makes one folder in it, and n
 WORKSPACE_BYTES = 1 << 30
 
 
-def write_variants(model: Path, model_sha256: str, precision: str = "fp32") -> None:
+def write_variants(model: Path, model_sha256: str, precision: str = "fp32", version: str = "1") -> None:
     """Write configs/ into the classifier's folder, from its config.pbtxt, and remove what an earlier one left there.
 
     TensorRT reads no int8 graph of ours: it wants zero points of zero, and those of uint8 activations are not.
@@ -30,19 +30,19 @@ def write_variants(model: Path, model_sha256: str, precision: str = "fp32") -> N
     folder.mkdir(exist_ok=True)
     for name in OF_TENSORRT:
         (folder / name).unlink(missing_ok=True)
-    for name, text in files_of(config, model_sha256).items():
+    for name, text in files_of(config, model_sha256, version).items():
         if precision != "int8" or name not in OF_TENSORRT:
             (folder / name).write_text(text, "utf-8")
 
 
-def files_of(config: ModelConfig, model_sha256: str) -> dict[str, str]:
+def files_of(config: ModelConfig, model_sha256: str, version: str) -> dict[str, str]:
     """The files of configs/ by name, those for TensorRT among them."""
     heading = "# Written by `make repository` from ../config.pbtxt; for tritonserver --model-config-name="
     variants = {
         f"{name}.pbtxt": f"{heading}{name}\n{text_format.MessageToString(variant)}"
         for name, variant in variants_of(config, model_sha256).items()
     }
-    return {**variants, BUILD_PLAN: build_script(config, model_sha256)}
+    return {**variants, BUILD_PLAN: build_script(config, model_sha256, version)}
 
 
 def variants_of(config: ModelConfig, model_sha256: str) -> dict[str, ModelConfig]:
@@ -124,7 +124,7 @@ def profile(config: ModelConfig) -> tuple[str, str, str]:
     return smallest, middle, largest
 
 
-def build_script(config: ModelConfig, model_sha256: str) -> str:
+def build_script(config: ModelConfig, model_sha256: str, version: str) -> str:
     """A shell script for the container of the Triton that will serve: its trtexec has the same TensorRT."""
     minimum, usual, maximum = profile(config)
     return f"""\
@@ -132,7 +132,7 @@ def build_script(config: ModelConfig, model_sha256: str) -> str:
 # Written by `make repository`. Builds the plan that configs/{PLAN}.pbtxt names, from the model.onnx beside it. Run it
 # on the GPU that will serve, in the container that will serve: a plan fits no other GPU and no other TensorRT.
 set -eu
-cd "$(dirname "$0")/../1"
+cd "$(dirname "$0")/../{version}"
 echo "{model_sha256}  model.onnx" | sha256sum --check --quiet || {{
   echo "model.onnx: expected the one that this script was written for, got another: run make repository" >&2
   exit 1

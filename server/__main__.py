@@ -12,9 +12,15 @@ from .options import ServerOptions
 from .signals import StoppedBySignal, signals_blocked, stop_on_signals
 
 EXIT_FAILED = 1
+COMMANDS = ("deploy", "rollback", "status")  # of server/deploy, for a server that runs
 
 
 def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] and arguments[0] in COMMANDS:
+        from .deploy.command_line import main as administer
+
+        return administer(arguments)
     options, tritonserver = parse(arguments)
     stop_on_signals()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
@@ -67,7 +73,8 @@ def parse(arguments: list[str] | None) -> tuple[ServerOptions, Path | None]:
     parser = argparse.ArgumentParser(
         prog="python -m server",
         description="Serve a model repository with the tritonserver of NVIDIA's container or of PyPI.",
-        epilog="What follows -- goes to tritonserver as it is, for instance: -- --log-info=true",
+        epilog="What follows -- goes to tritonserver as it is, for instance: -- --log-info=true. While it serves, "
+        "`python -m server deploy`, `rollback` and `status` change the version of the network; each has a --help.",
     )
     parser.add_argument("--model-repository", type=Path, default=defaults.repository, metavar="DIR", dest="repository")
     parser.add_argument("--tritonserver", type=Path, metavar="PATH", help="default: the container's, else the wheel's")

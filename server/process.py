@@ -14,10 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from python_models.preprocess.backlog import VARIABLE
+
 from .checks import STACK_BYTES, find_problems, read_config
 from .errors import ServerError
 from .installation import Installation, backend_directory, find_installation
 from .options import ServerOptions
+from .running import note_server
 from .signals import STOPPING, StoppedBySignal, signals_blocked, signals_ignored
 from .triton_http import ADMIN_KEY_HEADER, TritonHttp
 
@@ -52,7 +55,7 @@ class TritonServer:
         self._folder = Path(tempfile.mkdtemp(prefix=f"triton-of-{os.getpid()}-"))
         self._log: IO[bytes] | None = None
         admin_key: str = restart_of.http.admin_key if restart_of else secrets.token_urlsafe()
-        self.http: TritonHttp = TritonHttp(options.client_host, options.http_port, admin_key)
+        self.http: TritonHttp = TritonHttp(options.client_host, options.http_port, options.metrics_port, admin_key)
         self._log_mode = "ab" if restart_of else "wb"
         try:
             with signals_blocked():
@@ -63,16 +66,18 @@ class TritonServer:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         try:
+            self.backlog.write_bytes(b"\0")
             backends = backend_directory(self.installation, self._folder)
             if self.options.log is not None:
                 self._log = _open_log(self.options.log, self._log_mode)
+            note_server(self._folder, self.options, self.http.admin_key)
             return subprocess.Popen(
                 [
                     *command_line(self.options, self.installation, backends, self._folder.name),
                     *restrictions(self.options, self.http.admin_key),
                     *self.options.triton_arguments,
                 ],
-                env=self.installation.environment(),
+                env={**self.installation.environment(), VARIABLE: str(self.backlog)},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
@@ -90,6 +95,11 @@ class TritonServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    @property
+    def backlog(self) -> Path:
+        """The file of one byte, not 0 where too many requests wait behind `preprocess`."""
+        return self._folder / "backlog"
 
     def wait_until_ready(self) -> None:
         """Return once every model of the repository is ready.

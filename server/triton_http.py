@@ -11,13 +11,13 @@ TIMEOUT_S = 10
 class TritonHttp:
     """One connection an operation. Each raises OSError or http.client.HTTPException where Triton does not answer."""
 
-    def __init__(self, host: str, port: int, admin_key: str) -> None:
-        self.host, self.port, self.admin_key = host, port, admin_key
+    def __init__(self, host: str, port: int, metrics_port: int, admin_key: str) -> None:
+        self.host, self.port, self.metrics_port, self.admin_key = host, port, metrics_port, admin_key
 
     def ask(self, method: str, path: str, body: Any = None, timeout_s: float = TIMEOUT_S) -> tuple[int, Any]:
         """HTTP status, and the reply's JSON, None where it has none."""
         data = b"" if body is None else json.dumps(body).encode()
-        status, reply = self._send(method, path, data, {ADMIN_KEY_HEADER: self.admin_key}, timeout_s)
+        status, reply = self.send(method, path, data, {ADMIN_KEY_HEADER: self.admin_key}, timeout_s)
         return status, json.loads(reply) if reply else None
 
     def is_live(self) -> bool:
@@ -30,7 +30,7 @@ class TritonHttp:
     def classify(self, model: str, file: bytes, timeout_s: float) -> tuple[int, bytes]:
         """Upload one image file to an ensemble, as plain curl does; HTTP status and reply."""
         path = f"/v2/models/{model}/infer"
-        return self._send("POST", path, file, {"Inference-Header-Content-Length": "0"}, timeout_s)
+        return self.send("POST", path, file, {"Inference-Header-Content-Length": "0"}, timeout_s)
 
     def index(self) -> tuple[int, list[dict[str, str]]]:
         """HTTP status, and each version of each model with its `state` and `reason`."""
@@ -62,13 +62,22 @@ class TritonHttp:
             counts[one["name"]] = counts.get(one["name"], 0) + times["success"]["count"] + times["fail"]["count"]
         return counts
 
-    def _send(
-        self, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float
-    ) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
-        try:
-            connection.request(method, path, body, headers)
-            reply = connection.getresponse()
-            return reply.status, reply.read()
-        finally:
-            connection.close()
+    def metrics(self) -> str:
+        """Triton's metrics page."""
+        return _send(self.host, self.metrics_port, "GET", "/metrics", b"", {}, TIMEOUT_S)[1].decode()
+
+    def send(self, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float) -> tuple[int, bytes]:
+        """HTTP status and reply; the admin key does not go along."""
+        return _send(self.host, self.port, method, path, body, headers, timeout_s)
+
+
+def _send(
+    host: str, port: int, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float
+) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request(method, path, body, headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    finally:
+        connection.close()

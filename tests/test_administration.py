@@ -199,13 +199,20 @@ def model(name: str, state: str, reason: str = "") -> Model:
         ([model("pipeline", "READY")], False, ["server: expected it to be ready, it is not"]),
         ([], True, ["model pipeline: expected READY, it is not loaded"]),
         ([model("pipeline", "")], True, ["model pipeline: expected READY, it is not loaded"]),
+        ([model("pipeline", "READY"), model("pipeline", "UNAVAILABLE", "unloaded")], True, []),
+        ([model("pipeline", "READY"), model("pipeline", "UNLOADING")], True, []),
+        (
+            [model("pipeline", "READY"), model("pipeline", "UNAVAILABLE", "damaged")],
+            True,
+            ["model pipeline: expected READY, got UNAVAILABLE: damaged"],
+        ),
         (
             [model("pipeline", "UNAVAILABLE", "unloaded"), model("a", "LOADING")],
             True,
             ["model pipeline: expected READY, got UNAVAILABLE: unloaded", "model a: expected READY, got LOADING"],
         ),
     ],
-    ids=["ready", "server", "unseen", "never loaded", "others"],
+    ids=["ready", "server", "unseen", "never loaded", "replaced", "being replaced", "failed version", "others"],
 )
 def test_what_is_not_ready(models: list[Model], is_ready: bool, problems: list[str]) -> None:
     assert status_of({}, 0, models=models, is_ready=is_ready).problems == problems

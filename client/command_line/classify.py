@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import AccessError, ClassificationError, NotServedError, ParameterError, UnavailableError
 from ..images import Image
 from ..pipeline import PipelineClient
+from .canary import Canary, add_options, open_canary
 from .formats import FORMATS
 from .options import EXIT_FAILED, UsageError, connection_options, open_client
 from .output import Output, open_output
@@ -33,6 +34,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--report", type=Path, metavar="FILE.html", help="write a page of thumbnails, to filter and sort"
     )
+    add_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -45,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
     with (
         open_client(options, max_retries=None if is_long else 5) as client,  # None: wait for a restart
         open_output(options) as output,
+        open_canary(options, client) as canary,
     ):
         sources = Sources(options.images)
         total = sum(source.name not in output.done for source in sources)
@@ -56,17 +59,22 @@ def run(options: argparse.Namespace) -> int:
         elif total == 0:
             raise UsageError(f"expected images, found none in {' '.join(options.images)}")
         with Progress(total, options.output) as progress:
-            failed = _classify(client, sources, options, output, progress)
+            failed = _classify(client, sources, options, output, progress, canary)
         return EXIT_FAILED if failed or output.problems else 0
 
 
 def _classify(
-    client: PipelineClient, sources: Sources, options: argparse.Namespace, output: Output, progress: Progress
+    client: PipelineClient,
+    sources: Sources,
+    options: argparse.Namespace,
+    output: Output,
+    progress: Progress,
+    canary: Canary | None,
 ) -> int:
     """The number of images that failed, and of failures that ended the run."""
     failed = 0
     sent: deque[Source] = deque()
-    results = client.classify_each(_images(sources, output, sent), options.top_k, options.threshold)
+    results = client.classify_each(_images(sources, output, sent, canary), options.top_k, options.threshold)
     try:
         for result in results:
             if isinstance(result.error, STOPPING):
@@ -84,9 +92,11 @@ def _classify(
     return failed
 
 
-def _images(sources: Sources, output: Output, sent: deque[Source]) -> Iterator[Image]:
+def _images(sources: Sources, output: Output, sent: deque[Source], canary: Canary | None) -> Iterator[Image]:
     """The images that are to be classified; their sources are left in `sent` for when the results come."""
     for source in sources:
         if source.name not in output.done:
             sent.append(source)
+            if canary is not None:
+                canary.see(source.image)
             yield source.image

@@ -35,10 +35,12 @@ def connection_options() -> argparse.ArgumentParser:
     return parser
 
 
-def open_client(options: argparse.Namespace, max_retries: int | None) -> PipelineClient:
+def open_client(
+    options: argparse.Namespace, max_retries: int | None, kind: type[PipelineClient] = PipelineClient
+) -> PipelineClient:
     """Raises UsageError where the options make no client."""
     try:
-        return PipelineClient(
+        return kind(
             options.url,
             timeout_s=options.timeout_s,
             max_retries=max_retries,

@@ -56,7 +56,7 @@ def engine_cache(model: Model) -> Iterator[Finding]:
         folder = accelerator.parameters.get("trt_engine_cache_path", "")
         if accelerator.name != "tensorrt" or "trt_engine_cache_enable" not in accelerator.parameters:
             continue
-        for path in onnx_files(model):
+        for path in onnx_files(model)[-1:]:  # the version that is served
             if (actual := file_sha256(path)) not in folder:
                 yield model.finding(
                     "optimization.execution_accelerators.tensorrt.trt_engine_cache_path",

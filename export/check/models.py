@@ -43,7 +43,9 @@ class Model:
 
     @property
     def versions(self) -> list[Path]:
-        return sorted(path for path in self.folder.iterdir() if path.is_dir() and path.name.isdigit())
+        """The oldest first; the last one is served."""
+        folders = (path for path in self.folder.iterdir() if path.is_dir() and path.name.isdigit())
+        return sorted(folders, key=lambda path: int(path.name))
 
     @property
     def model_file(self) -> str | None:

@@ -1,8 +1,9 @@
 """What can be wrong with an image."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 Code = Literal["empty", "not_an_image", "truncated", "corrupt", "too_many_bytes", "too_many_pixels", "unsupported"]
+CODES: tuple[Code, ...] = get_args(Code)
 
 
 class InvalidImageError(ValueError):

@@ -17,13 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
+from .backlog import Backlog
 from .budget import PixelBudget
 from .config import CONFIGS, FileConfig
 from .decode import decode_pixels, read_file
-from .errors import InvalidImageError
+from .errors import CODES, InvalidImageError
+from .metrics import BATCH_SIZES, SECONDS, Counter, Histogram, Publisher
 from .transforms import channels_first, normalization_table, normalize, resize_and_center_crop
 from .warmup import sample_file, sample_frame
 
+OVERLOADED = "preprocess: overloaded: expected room behind this step, got too many requests that wait there"
 SAMPLES = {"raw_image": sample_file, "frame": sample_frame}
 OUTPUT_TYPES: dict[str, type[np.generic]] = {"normalized": np.float32, "pixels": np.uint8}
 
@@ -38,19 +41,28 @@ class TritonPythonModel:
         check_output(model_config, self.config.crop_size)
         self.table = normalization_table(self.config.mean, self.config.std)
         self.budget = PixelBudget(self.config.max_image_pixels)
+        self.backlog = Backlog()
         self.threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+        self.metrics = Metrics()
         _, errors = self._start(SAMPLES[self.input_name](), map)
         list(errors)  # warm-up, which fails the load where it fails; an image that the limits refuse warms up less
+        self.publisher = Publisher(self.metrics.all, args["model_name"], new_family, pb_utils.Logger.log_error)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request, in order. The images of a batch are worked on at the same time, on every core."""
+        if self.backlog.is_too_long:
+            return [_failed(OVERLOADED, pb_utils.TritonError.UNAVAILABLE) for _ in requests]
         inputs = [pb_utils.get_input_tensor_by_name(request, self.input_name).as_numpy() for request in requests]
-        is_lone = sum(map(len, inputs)) == 1  # it need not wait for a thread
+        count = sum(map(len, inputs))
+        self.metrics.batch.observe(count)
+        self.metrics.bytes.add(sum(images.nbytes for images in inputs))
+        is_lone = count == 1  # it need not wait for a thread
         started = [self._start(images, map if is_lone else self.threads.map) for images in inputs]
         return [self._respond(*one) for one in started]
 
     def finalize(self) -> None:
         self.threads.shutdown()
+        self.publisher.stop()
 
     def _start(
         self, images: npt.NDArray[np.uint8], apply: Callable[..., Iterator[bytes]]
@@ -80,31 +92,57 @@ class TritonPythonModel:
 
     def _preprocess(self, row: int, image: npt.NDArray[np.uint8], out: npt.NDArray[Any]) -> bytes:
         """Fill `out` (3, crop, crop) and return b"", or the error of an image that cannot be classified."""
+        outcome = "internal"
         try:
             self._to_model_input(image, out)
+            outcome = "ok"
         except InvalidImageError as error:  # the caller's fault: its own row only, never a neighbour's
+            outcome = error.code
             out[...] = 0
             return f"preprocess: {error.code}: image {row}: {error.detail}".encode()
+        finally:
+            self.metrics.images.add(1, outcome)
         return b""
 
     def _to_model_input(self, image: npt.NDArray[np.uint8], out: npt.NDArray[Any]) -> None:
         if isinstance(self.config, FileConfig):
             header = read_file(image, self.config.limits)
             with self.budget.spent(header.cost_pixels):
-                cropped = self._crop(decode_pixels(header, self.config.exif_orientation))
+                with self.metrics.decode.timed():
+                    decoded = decode_pixels(header, self.config.exif_orientation)
+                self._transform(decoded, out)
         else:
             check_frame(image, self.config.max_image_pixels)
-            cropped = self._crop(image)
-        if self.output_name == "pixels":
-            channels_first(cropped, out)
-        else:
-            normalize(cropped, self.table, out)
+            self._transform(image, out)
 
-    def _crop(self, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    def _transform(self, image: npt.NDArray[np.uint8], out: npt.NDArray[Any]) -> None:
         config = self.config
-        return resize_and_center_crop(
-            image, resize_size=config.resize_size, crop_size=config.crop_size, interpolation=config.interpolation
+        with self.metrics.transform.timed():
+            cropped = resize_and_center_crop(
+                image, resize_size=config.resize_size, crop_size=config.crop_size, interpolation=config.interpolation
+            )
+            if self.output_name == "pixels":
+                channels_first(cropped, out)
+            else:
+                normalize(cropped, self.table, out)
+
+
+class Metrics:
+    """What is counted; the README describes it."""
+
+    def __init__(self) -> None:
+        self.images = Counter(
+            "triton_classify_images_total", "Images by outcome", "outcome", ["ok", *CODES, "internal"]
         )
+        self.bytes = Counter("triton_classify_image_bytes_total", "Bytes of images as they arrive")
+        self.batch = Histogram("triton_classify_batch_images", "Images executed together", BATCH_SIZES)
+        self.decode = Histogram("triton_classify_decode_seconds", "Decoding an image", SECONDS)
+        self.transform = Histogram("triton_classify_resize_seconds", "Resizing and normalizing an image", SECONDS)
+        self.all: list[Counter | Histogram] = [self.images, self.bytes, self.batch, self.decode, self.transform]
+
+
+def new_family(name: str, description: str) -> Any:
+    return pb_utils.MetricFamily(name=name, description=description, kind=pb_utils.MetricFamily.COUNTER)
 
 
 def one_of(known: Iterable[str], kind: str, entries: list[dict[str, Any]]) -> str:

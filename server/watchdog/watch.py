@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 
 from ..errors import ServerError
 from ..process import TritonServer
+from .backlog import Backlog
 from .healing import Retiring, heal, missing_instances
 from .health import Health
 from .probe import Prober
@@ -29,6 +30,7 @@ class Watch:
     def __init__(self, server: TritonServer, health: Health) -> None:
         self.server, self.health = server, health
         self.prober = Prober(server)
+        self._backlog = Backlog(server)
         self._known: list[Stub] = []
         self._retiring: list[Retiring] = []
         self._heals_s: deque[float] = deque(maxlen=MAX_HEALS)
@@ -57,6 +59,7 @@ class Watch:
         try:
             self._look_for_lost_stubs()
             self._look_for_a_hang()
+            self._backlog.look()
         except (OSError, http.client.HTTPException) as error:  # Triton has just ended, or is busy: the next look tells
             logger.debug("a look failed: %s", error)
 

@@ -1,0 +1,1 @@
+../preprocess/metrics.py
