@@ -133,6 +133,8 @@ class ClosedError(ClassificationError):
 # What Triton and the transports say, where a status alone does not tell; the first that is found counts.
 _TEXTS: list[tuple[str, type[ServiceError]]] = [
     (r"Stub process .* is not healthy", ProcessDiedError),
+    # Tensors for the Python processes found no room: for large requests at the same time, or an overfull /dev/shm.
+    (r"Failed to increase the shared memory pool size", OverloadedError),
     (r"Unable to find (?:system )?shared memory region", RegionLostError),
     (r"protocol is restricted|API is restricted", AccessError),
     (r"explicit model load / unload is not allowed", ModelControlError),

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from .errors import ServerError
 from .options import ServerOptions
-from .triton_http import ADMIN_KEY_HEADER, TritonHttp
+from .triton_client import ADMIN_KEY_HEADER, TritonClient
 
 FILE = "server.json"
 
@@ -28,9 +28,10 @@ class RunningServer:
     admin_key: str
 
     @property
-    def http(self) -> TritonHttp:
-        address = urlsplit(self.http_url)
-        return TritonHttp(str(address.hostname), int(address.port or 0), self.metrics_port, self.admin_key)
+    def client(self) -> TritonClient:
+        http, grpc = urlsplit(self.http_url), urlsplit(self.grpc_url)
+        ports = int(http.port or 0), int(grpc.port or 0), self.metrics_port
+        return TritonClient(str(http.hostname), *ports, self.admin_key)
 
 
 def note_server(folder: Path, options: ServerOptions, admin_key: str) -> None:
@@ -66,7 +67,7 @@ def find_server(repository: Path) -> RunningServer:
 
 def running_servers() -> list[RunningServer]:
     """Those that answer; what launchers that were killed have left behind is passed over."""
-    return [server for path in _notes() if (server := _read(path)) and server.http.is_live()]
+    return [server for path in _notes() if (server := _read(path)) and server.client.is_live()]
 
 
 def _notes() -> list[Path]:

@@ -40,7 +40,7 @@ from client.administration import (
 from client.command_line.columns import columns, number
 from client.command_line.live import sparkline, time_bar
 from server.process import TritonServer
-from server.triton_http import ADMIN_KEY_HEADER
+from server.triton_client import ADMIN_KEY_HEADER
 from tests.asking import ask, connect
 from tests.running import child, grpc_url, http_url, server_options, started
 
@@ -56,7 +56,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def http_key(server: TritonServer) -> list[str]:
-    return ["--header", f"{ADMIN_KEY_HEADER}={server.http.admin_key}"]
+    return ["--header", f"{ADMIN_KEY_HEADER}={server.client.admin_key}"]
 
 
 @pytest.fixture(params=["grpc", "http"])

@@ -29,7 +29,7 @@ def test_under_overload_some_are_refused_and_afterwards_none(server: TritonServe
         nonlocal longest_refusal_s
         while not is_over.is_set():
             started = time.monotonic()
-            status, reply = server.http.classify("pipeline", photo, 60)
+            status, reply = server.client.classify("pipeline", photo, 60)
             outcomes[status] += 1
             if status != 200:
                 assert status == 503
@@ -48,7 +48,7 @@ def test_under_overload_some_are_refused_and_afterwards_none(server: TritonServe
     assert outcomes[200] > 50
     assert outcomes[503] > 50
     backlog.look()
-    assert [server.http.classify("pipeline", photo, 60)[0] for _ in range(5)] == [200] * 5
+    assert [server.client.classify("pipeline", photo, 60)[0] for _ in range(5)] == [200] * 5
     print(f"{dict(outcomes)}, the longest refusal took {longest_refusal_s:.2f} s")
 
 
@@ -60,4 +60,8 @@ def test_the_client_takes_it_for_overload() -> None:
 
 
 def test_what_waits_is_read_from_tritons_page(server: TritonServer) -> None:
-    assert {model for model, _ in pending(server.http.metrics())} >= {"preprocess", "efficientnet_lite0", "postprocess"}
+    assert {model for model, _ in pending(server.client.metrics())} >= {
+        "preprocess",
+        "efficientnet_lite0",
+        "postprocess",
+    }

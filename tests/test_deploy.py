@@ -70,7 +70,7 @@ def test_under_load_no_request_is_lost_and_none_is_answered_wrongly(
     assert "not_finite" in run.refusals[1]
     assert layout.versions == [1, 2, 3, 4]
     assert (layout.retired, layout.canary_folder.exists(), layout.canary_service_folder.exists()) == ([], False, False)
-    assert find_server(repository).http.ask("GET", "/v2/health/ready") == (
+    assert find_server(repository).client.ask("GET", "/v2/health/ready") == (
         200,
         None,
     )  # also after a network that could not be loaded
@@ -193,7 +193,7 @@ def test_what_fails_after_the_switch_is_taken_back(
     assert f"version {number}: taken back" in outcome.stdout
     assert class_of(own_server, photo) == served
     assert (layout.retired_folder(number) / "model.onnx").read_bytes() == b"damaged"
-    assert find_server(repository).http.ask("GET", "/v2/health/ready") == (200, None)
+    assert find_server(repository).client.ask("GET", "/v2/health/ready") == (200, None)
     assert (number in layout.retired, layout.canary_version, layout.served < number) == (True, None, True)
 
 

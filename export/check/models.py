@@ -48,6 +48,13 @@ class Model:
         return sorted(folders, key=lambda path: int(path.name))
 
     @property
+    def is_complete(self) -> bool:
+        """Whether it leaves nothing for Triton to complete from the model's file."""
+        config = self.config
+        is_whole = config.input and config.output and config.max_batch_size > 0
+        return self.is_ensemble or bool(is_whole and config.WhichOneof("scheduling_choice"))
+
+    @property
     def model_file(self) -> str | None:
         """The file's name in a version folder; None for an ensemble, or a backend whose files we do not know."""
         return self.config.default_model_filename or DEFAULT_FILES.get(self.backend)

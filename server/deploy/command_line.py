@@ -85,7 +85,7 @@ def run_rollback(options: argparse.Namespace) -> None:
 
 def run_status(options: argparse.Namespace) -> None:
     layout, server = find_layout(options.repository), find_server(options.repository)
-    triton = Triton(server.http)
+    triton = Triton(server.client)
     is_ready = triton.states(SERVICE) and triton.states(layout.classifier).get(layout.served) == "READY"
     print(f"{layout.classifier} in {options.repository}: {'ready' if is_ready else 'not ready'} at {server.http_url}")
     print(as_table(layout, {model: triton.states(model) for model in (layout.classifier, layout.canary)}))
@@ -105,7 +105,7 @@ def check_canary_is_free(layout: Layout, number: int | None) -> None:
 def deployment_of(options: argparse.Namespace, layout: Layout, server: RunningServer) -> Deployment:
     return Deployment(
         layout=layout,
-        triton=Triton(server.http),
+        triton=Triton(server.client),
         golden=read_golden(options.golden) if options.golden else [],
         min_agreement=options.min_agreement,
         say=say,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ServerError
-from ..triton_http import TritonHttp
+from ..triton_client import TritonClient
 
 LOAD_TIMEOUT_S = 300  # a large network on a slow disk; TensorRT builds for minutes
 UNLOAD_TIMEOUT_S = 60
@@ -30,27 +30,27 @@ class Answer:
 class Triton:
     """Raises ServerError where Triton refuses; OSError or http.client.HTTPException where it does not answer."""
 
-    def __init__(self, http: TritonHttp) -> None:
-        self.http = http
+    def __init__(self, client: TritonClient) -> None:
+        self.client = client
 
     def states(self, model: str) -> dict[int, str]:
         """The state of each version that was ever loaded, by number."""
-        _, index = self.http.index()
+        _, index = self.client.index()
         return {int(one["version"]): one["state"] for one in index if one["name"] == model and "state" in one}
 
     def load(self, model: str) -> float:
         """Load what stands in the repository now; returns the seconds that it took."""
         started = time.monotonic()
-        status, reply = self.http.ask("POST", f"/v2/repository/models/{model}/load", {}, LOAD_TIMEOUT_S)
-        if status != 200:
-            reason = str(reply and reply.get("error")).split("\n\n")[0]
-            raise ServerError(f"model {model}: expected Triton to load it, got: {reason}")
+        reason = self.client.load(model, LOAD_TIMEOUT_S)
+        if reason:
+            first = reason.split("\n\n")[0]
+            raise ServerError(f"model {model}: expected Triton to load it, got: {first}")
         time.sleep(SETTLE_S)
         return time.monotonic() - started - SETTLE_S
 
     def unload(self, model: str) -> None:
         """Returns when its requests are answered and it is gone."""
-        self.http.ask("POST", f"/v2/repository/models/{model}/unload", {}, UNLOAD_TIMEOUT_S)
+        self.client.unload(model, UNLOAD_TIMEOUT_S)
         self.wait_for_unloads(model)
 
     def wait_for_unloads(self, model: str) -> None:
@@ -67,7 +67,7 @@ class Triton:
         header, body = request_body(file)
         path, headers = f"/v2/models/{model}/infer", {"Inference-Header-Content-Length": str(header)}
         while True:
-            status, reply = self.http.send("POST", path, body, headers, ANSWER_TIMEOUT_S)
+            status, reply = self.client.send("POST", path, body, headers, ANSWER_TIMEOUT_S)
             if status == 200:
                 return read_answer(json.loads(reply), name)
             if status != BUSY or time.monotonic() > deadline:

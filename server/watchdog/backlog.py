@@ -24,8 +24,8 @@ class Backlog:
 
     def look(self) -> None:
         """Raises OSError or http.client.HTTPException where Triton does not answer."""
-        self._steps = self._steps or steps_of(self.server.http.config(SERVICE))[1:]
-        waiting = sum(count for model, count in pending(self.server.http.metrics()) if model in self._steps)
+        self._steps = self._steps or steps_of(self.server.client.config(SERVICE))[1:]
+        waiting = sum(count for model, count in pending(self.server.client.metrics()) if model in self._steps)
         is_too_long = waiting > self.most
         if is_too_long != self._is_too_long:
             self._is_too_long = is_too_long

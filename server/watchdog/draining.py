@@ -16,7 +16,7 @@ def drain(server: TritonServer, timeout_s: float) -> None:
     while time.monotonic() < deadline and time.monotonic() - changed_s < QUIET_S:
         time.sleep(LOOK_S)
         try:
-            now = server.http.request_counts()
+            now = server.client.request_counts()
         except (OSError, http.client.HTTPException):  # there is nothing left to wait for
             return
         if now != counts:

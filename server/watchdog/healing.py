@@ -6,6 +6,8 @@ is the old one's healthy stubs, which nobody would ever stop.
 
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
 
 from ..errors import ServerError
 from ..process import TritonServer
@@ -25,15 +27,29 @@ def heal(server: TritonServer, model: str, hanging: Iterable[Stub] = ()) -> "Ret
     for stub in hanging:
         stub.end()
     old = [stub for stub in stubs_of(server.process.pid) if stub.model == model]
-    config = server.http.config(model)
+    config = server.client.config(model)
     # Triton does nothing where files and configuration are those of the load that it has.
     config.setdefault("parameters", {})[LOADED_AGAIN] = {"string_value": f"{time.time():.3f}"}
-    reason = server.http.load(model, config, server.options.ready_timeout_s)
+    reason = _load(server, model, config)
     if reason:
         raise ServerError(f"model {model} cannot be loaded again: {reason}")
     if {stub.pid for stub in stubs_of(server.process.pid) if stub.model == model} <= {stub.pid for stub in old}:
         raise ServerError(f"model {model}: expected new processes once it was loaded again, got none")
     return Retiring(old)
+
+
+def _load(server: TritonServer, model: str, config: dict[str, Any]) -> str:
+    """The reason where it fails. Raises OSError or http.client.HTTPException where Triton ends meanwhile.
+
+    Its stubs have its connections too, and keep them open after its end until they are ended.
+    """
+    thread = ThreadPoolExecutor(1)
+    load = thread.submit(server.client.load, model, server.options.ready_timeout_s, config)
+    thread.shutdown(wait=False)  # a signal that ends us must not wait for it
+    while not wait([load], timeout=LOOK_S).done:
+        if server.process.poll() is not None:
+            server.end_stubs()
+    return load.result()
 
 
 class Retiring:
@@ -59,14 +75,13 @@ class Retiring:
 
 def missing_instances(server: TritonServer, model: str, version: str, living: Sequence[Stub]) -> int:
     """How many instances of a ready model have no process; 0 where it is being unloaded or is not ready."""
-    if not server.http.is_ready(model, version):
+    if not server.client.is_ready(model, version):
         return 0
-    expected = instance_count(server.http.config(model))
+    expected = instance_count(server.client.config(model))
     return max(0, expected - sum((stub.model, stub.version) == (model, version) for stub in living))
 
 
-def instance_count(config: dict[str, object]) -> int:
+def instance_count(config: dict[str, Any]) -> int:
     """Instances by `instance_group`, as Triton completed it: `count` on each of a group's GPUs, or on the CPU."""
     groups = config.get("instance_group", [])
-    assert isinstance(groups, list)
     return sum(int(group.get("count", 1)) * max(1, len(group.get("gpus", []))) for group in groups)

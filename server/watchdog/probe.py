@@ -57,7 +57,7 @@ class Prober(threading.Thread):
     def probe(self) -> None:
         """Send one image and note what came of it."""
         try:
-            status, reply = self.server.http.classify(SERVICE, self._image, TIMEOUT_S)
+            status, reply = self.server.client.classify(SERVICE, self._image, TIMEOUT_S)
         except TimeoutError:
             self._note_silence()
         except (OSError, http.client.HTTPException) as error:
@@ -77,8 +77,8 @@ class Prober(threading.Thread):
     def _note_silence(self) -> None:
         """Tell a step that is busy from one that hangs, by the requests that came out since the last silent probe."""
         try:
-            counts = self.server.http.request_counts()
-            step = stuck_step(steps_of(self.server.http.config(SERVICE)), self._counts, counts)
+            counts = self.server.client.request_counts()
+            step = stuck_step(steps_of(self.server.client.config(SERVICE)), self._counts, counts)
         except (OSError, http.client.HTTPException) as error:
             self._note_failure(f"Triton's statistics: {error}")
             return

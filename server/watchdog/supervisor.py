@@ -9,7 +9,7 @@ from pathlib import Path
 from ..errors import ServerError
 from ..options import ServerOptions
 from ..process import TritonServer
-from ..signals import StoppedBySignal
+from ..signals import StoppedBySignal, signals_blocked
 from .draining import drain
 from .health import Health, HealthEndpoint
 from .watch import Watch
@@ -43,6 +43,8 @@ def supervise(
                     try:  # whoever has read the message may already send a signal
                         _say_ready(on_ready, bool(restarts))
                         reason = Watch(server, health).until_failure()
+                        with signals_blocked():  # not lost: heard when this Triton is gone
+                            server.stop()
                     except StoppedBySignal as stopped:
                         return _stop(server, health, stopped.number)
             except ServerError as error:

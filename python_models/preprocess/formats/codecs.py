@@ -20,6 +20,7 @@ Image.MAX_IMAGE_PIXELS = None  # the limit is this project's own, applied to the
 # What Pillow reads, and only the writer of the file knows how to show.
 UNKNOWN_RANGES = {"I": "signed or 32-bit integers", "F": "floating-point numbers", "LAB": "Lab colours"}
 BAND = 256  # rows
+MEMORY_PER_PIXEL = 8  # bytes, at most, to decode a file of the cost 1
 
 
 def by_opencv(header: Header) -> npt.NDArray[np.uint8]:
@@ -63,6 +64,8 @@ def _to_array(image: Image.Image, sample_bits: int) -> npt.NDArray[np.uint8]:
 
 
 def does_not_decode(header: Header) -> InvalidImageError:
+    """Raises MemoryError instead where there is not the memory to decode the file, which OpenCV does not tell apart."""
+    np.empty((header.height, header.width, MEMORY_PER_PIXEL), np.uint8)
     return InvalidImageError(
         "corrupt", f"expected a readable {header.format} file, got {len(header.data)} bytes that do not decode"
     )

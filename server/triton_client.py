@@ -1,18 +1,28 @@
-"""What the launcher asks its Triton, over HTTP."""
+"""What the launcher and `deploy` ask a Triton on this machine.
 
+Over HTTP, but loading and unloading over gRPC: a model that loads for seconds would hold up every other connection of
+the HTTP thread that the request falls to (Triton 24.10: one of eight).
+"""
+
+import contextlib
 import http.client
 import json
 from typing import Any
 
+import tritonclient.grpc
+from tritonclient.utils import InferenceServerException
+
 ADMIN_KEY_HEADER = "triton-admin-key"
+NO_ANSWER = ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED", "StatusCode.CANCELLED")
 TIMEOUT_S = 10
 
 
-class TritonHttp:
+class TritonClient:
     """One connection an operation. Each raises OSError or http.client.HTTPException where Triton does not answer."""
 
-    def __init__(self, host: str, port: int, metrics_port: int, admin_key: str) -> None:
-        self.host, self.port, self.metrics_port, self.admin_key = host, port, metrics_port, admin_key
+    def __init__(self, host: str, port: int, grpc_port: int, metrics_port: int, admin_key: str) -> None:
+        self.host, self.port, self.grpc_port, self.metrics_port = host, port, grpc_port, metrics_port
+        self.admin_key = admin_key
 
     def ask(self, method: str, path: str, body: Any = None, timeout_s: float = TIMEOUT_S) -> tuple[int, Any]:
         """HTTP status, and the reply's JSON, None where it has none."""
@@ -47,11 +57,28 @@ class TritonHttp:
         status, config = self.ask("GET", f"/v2/models/{model}/config")
         return config if status == 200 else {}
 
-    def load(self, model: str, config: dict[str, Any], timeout_s: float) -> str:
-        """Load a model with this configuration, also where nothing has changed; the reason where it fails, else ""."""
-        path = f"/v2/repository/models/{model}/load"
-        status, reply = self.ask("POST", path, {"parameters": {"config": json.dumps(config)}}, timeout_s)
-        return "" if status == 200 else str(reply and reply.get("error"))
+    def load(self, model: str, timeout_s: float, config: dict[str, Any] | None = None) -> str:
+        """Load what stands in the repository now, with another configuration where one is given.
+
+        Returns Triton's reason where it fails, else "". Raises ConnectionError where Triton does not answer.
+        """
+        return self._control("load_model", model, timeout_s, config=config and json.dumps(config))
+
+    def unload(self, model: str, timeout_s: float) -> str:
+        """The same; answered before it is done."""
+        return self._control("unload_model", model, timeout_s)
+
+    def _control(self, operation: str, model: str, timeout_s: float, **arguments: Any) -> str:
+        headers = {f"triton-grpc-protocol-{ADMIN_KEY_HEADER}": self.admin_key}
+        url, no_proxy = f"{self.host}:{self.grpc_port}", [("grpc.enable_http_proxy", 0)]
+        with contextlib.closing(tritonclient.grpc.InferenceServerClient(url, channel_args=no_proxy)) as client:
+            try:
+                getattr(client, operation)(model, headers=headers, client_timeout=timeout_s, **arguments)
+            except InferenceServerException as error:
+                if error.status() in NO_ANSWER:
+                    raise ConnectionError(f"{url}: {error.message()}") from error
+                return str(error.message())
+        return ""
 
     def request_counts(self) -> dict[str, int]:
         """How many requests each model has answered or failed since it was loaded."""
