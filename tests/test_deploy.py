@@ -251,12 +251,19 @@ def test_errors_say_what_to_do(own_server: TritonServer, lite0: Path, repository
     assert "--golden: expected images in" in empty.stderr
 
 
+def note_of(repository: Path) -> Path:
+    """The server.json of this process' server of `repository`; others of the whole run may have theirs."""
+    notes = Path(tempfile.gettempdir()).glob(f"triton-of-{os.getpid()}-*/{FILE}")
+    (found,) = (note for note in notes if json.loads(note.read_text("utf-8"))["repository"] == str(repository))
+    return found
+
+
 def test_a_running_server_is_found_by_its_repository(own_server: TritonServer, repository: Path) -> None:
     link = repository.parent / "link"
     link.symlink_to(repository)
     server = find_server(link)
     assert (server.pid, server.http_url) == (os.getpid(), own_server.options.http_url)
-    (note,) = Path(tempfile.gettempdir()).glob(f"triton-of-{os.getpid()}-*/{FILE}")
+    note = note_of(repository)
     assert stat.S_IMODE(note.stat().st_mode) == 0o600
     link.unlink()
 
@@ -264,7 +271,7 @@ def test_a_running_server_is_found_by_its_repository(own_server: TritonServer, r
 def test_what_a_killed_launcher_left_behind_is_passed_over(repository: Path, own_server: TritonServer) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(10)
-    (note,) = Path(tempfile.gettempdir()).glob(f"triton-of-{os.getpid()}-*/{FILE}")
+    note = note_of(repository)
     with tempfile.TemporaryDirectory(prefix=f"triton-of-{gone.pid}-") as folder:
         described = json.loads(note.read_text("utf-8"))
         Path(folder, FILE).write_text(json.dumps({**described, "pid": gone.pid}), "utf-8")
